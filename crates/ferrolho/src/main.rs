@@ -1,0 +1,2 @@
+//! Draft.
+fn main() {}
