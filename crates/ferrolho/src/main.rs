@@ -1,2 +1,43 @@
-//! Draft.
-fn main() {}
+//! The `ferrolho` program: the server, `run`, and the small commands.
+//!
+//! `main` parses the command line once and hands the checked arguments to the command's own module. Exit codes
+//! are fixed (`exit.rs`), also for a wrong command line. Nothing here panics on a closed pipe: all output goes
+//! through writers whose errors are looked at.
+
+mod cli;
+mod commands;
+mod exit;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mimalloc::MiMalloc;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return usage(&answer),
+    };
+    match cli.command {
+        Command::Serve(args) => serve::serve(args),
+        Command::Completions(args) => commands::pages::completions(&args),
+        Command::Man(args) => commands::pages::man(&args),
+    }
+}
+
+/// Prints what clap has to say. Help and version are answers; everything else is a wrong use of the command.
+fn usage(answer: &clap::Error) -> ExitCode {
+    // A reader that went away has seen enough: there is nobody left to tell.
+    let _closed = answer.print();
+    if answer.use_stderr() {
+        exit::USAGE.into()
+    } else {
+        ExitCode::SUCCESS
+    }
+}

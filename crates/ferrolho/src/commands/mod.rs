@@ -1,0 +1,3 @@
+//! The small commands: one file each.
+
+pub(crate) mod pages;
