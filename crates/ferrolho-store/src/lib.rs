@@ -4,7 +4,10 @@
 //! so engines stay small and the lock rules exist once, in `ferrolho-core`. Whoever adds an engine implements
 //! [`Store`] and runs the conformance suite on it (`docs/adding-a-store.md`).
 
+pub mod clock;
 mod feed;
+mod memory;
+mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use ferrolho_core::{Change, Holder, Live, Lock, Owner, Resource};
 use tokio::time::Instant;
 
 pub use feed::{Feed, FeedItem, FeedSender};
+pub use memory::MemoryStore;
 
 /// What every engine does.
 ///
@@ -168,3 +172,6 @@ pub struct Health {
 
 /// The shortest time after which an engine that does not answer is taken to be away.
 pub const ENGINE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How many expired locks an engine that keeps them in memory removes in one piece.
+pub(crate) const REAP_PIECE_LOCKS: usize = 1000;
