@@ -1,0 +1,22 @@
+//! What ferrolho's tests start and break.
+//!
+//! Private engines on free loopback ports, which end with the test that started them, and a TCP proxy that fails
+//! on request as networks do. Only tests depend on this crate, so whatever goes wrong here is a panic with a
+//! sentence: there is nobody to hand an error to.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "test support: a fault here is a failed test, and the sentence says why"
+)]
+
+mod engine;
+mod pgbouncer;
+mod postgres;
+mod proxy;
+
+pub use engine::{REQUIRE_ENGINES, missing};
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Postgres, PostgresOptions};
+pub use proxy::{Flow, Proxy};
