@@ -5,6 +5,8 @@
 //! [`Store`] and runs the conformance suite on it (`docs/adding-a-store.md`).
 
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod feed;
 mod memory;
 mod table;

@@ -109,3 +109,19 @@ async fn the_reaper_ends_with_its_store() {
     assert!(inner.upgrade().is_none());
     drop(feed);
 }
+
+#[tokio::test]
+async fn a_watcher_that_lags_too_far_is_told_of_a_gap_and_then_goes_on() {
+    let store = MemoryStore::new(Clock::host());
+    let mut feed = store.changes();
+    for number in 0..5000 {
+        store.apply(acquire(&format!("r{number}"), 60)).await.unwrap();
+    }
+    assert!(matches!(feed.next().await, Some(FeedItem::Gap)));
+    let rest = kinds(&mut feed, 1).await;
+    assert_eq!(rest[0].0, EventKind::Acquired);
+    let mut last = rest[0].1.clone();
+    while last != "r4999" {
+        last = kinds(&mut feed, 1).await.remove(0).1;
+    }
+}
