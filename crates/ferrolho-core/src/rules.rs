@@ -6,36 +6,54 @@
 
 use crate::{Cause, Change, Claim, Expected, Grant, Live, Resource, Ttl, Write};
 
-/// What to do for a caller that wants a lock.
+/// What to do for a caller that wants one lock, or several of them, all or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireDecision {
-    /// Try this change.
-    Change(Change),
-    /// This very attempt has made the live grant already: answer with it, unchanged.
+    /// Try these changes together.
+    Changes(Vec<Change>),
+    /// This very attempt has made all the live grants already: answer with them, unchanged.
     Repeat,
-    /// Another owner holds it.
-    Held,
+    /// Others hold these.
+    Held(Vec<Resource>),
 }
 
 /// Decides on an acquire. Free or expired: granted. Held by the same owner: granted again, so that an older
-/// incarnation under the same name is fenced off. Held by another: refused. (Source: the seed, ATK-01, ATK-03,
-/// ATK-09.)
-pub fn acquire(current: Option<&Live>, resource: &Resource, grant: &Grant) -> AcquireDecision {
-    let expected = match current {
-        None => Expected::Free,
-        Some(live) if !live.lock.is_held_by(&grant.holder) => return AcquireDecision::Held,
-        Some(live) if live.mark == grant.mark => return AcquireDecision::Repeat,
-        Some(_) => Expected::HeldBy(Claim {
-            holder: grant.holder.clone(),
-            token: None,
-        }),
+/// incarnation under the same name is fenced off. Held by another: refused. All or none; `current` has the lock
+/// of each resource, in the same order. (Source: the seed, ATK-01, ATK-03, ATK-09.)
+pub fn acquire(current: &[Option<Live>], resources: &[Resource], grant: &Grant) -> AcquireDecision {
+    let is_repeat = |live: &Option<Live>| {
+        live.as_ref()
+            .is_some_and(|live| live.mark == grant.mark && live.lock.is_held_by(&grant.holder))
     };
-    AcquireDecision::Change(Change {
-        resource: resource.clone(),
-        expected,
-        write: Write::Grant(grant.clone()),
-        cause: Cause::Acquire,
-    })
+    if !resources.is_empty() && current.iter().all(is_repeat) {
+        return AcquireDecision::Repeat;
+    }
+    let mut changes = Vec::with_capacity(resources.len());
+    let mut held = Vec::new();
+    for (resource, live) in resources.iter().zip(current) {
+        let expected = match live {
+            None => Expected::Free,
+            Some(live) if live.lock.is_held_by(&grant.holder) => Expected::HeldBy(Claim {
+                holder: grant.holder.clone(),
+                token: None,
+            }),
+            Some(_) => {
+                held.push(resource.clone());
+                continue;
+            }
+        };
+        changes.push(Change {
+            resource: resource.clone(),
+            expected,
+            write: Write::Grant(grant.clone()),
+            cause: Cause::Acquire,
+        });
+    }
+    if held.is_empty() {
+        AcquireDecision::Changes(changes)
+    } else {
+        AcquireDecision::Held(held)
+    }
 }
 
 /// How a release ends. (Source: the seed's `ReleaseResult`.)
