@@ -1,1 +1,3 @@
-//! Draft.
+//! The lock service and its HTTP face.
+
+pub mod service;

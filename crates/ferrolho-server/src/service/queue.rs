@@ -15,7 +15,7 @@ use ferrolho_core::{Grant, Holder, Resource, Timestamp, Wait};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Limits, Verdict};
+use super::{Limits, No, Verdict};
 
 /// How long a place is kept after its last caller left.
 pub(super) const PLACE_KEPT: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ enum Trying {
 
 /// The queue of one resource.
 #[derive(Debug, Default)]
-struct Queue {
+struct Line {
     /// The places that somebody stands at.
     present: BTreeSet<PlaceId>,
     /// When the hand-overs in a row among the waiters here began, on a store that other servers share.
@@ -141,7 +141,7 @@ pub(super) struct Queues {
     waiting: usize,
     places: HashMap<PlaceId, Place>,
     by_key: HashMap<PlaceKey, PlaceId>,
-    queues: HashMap<Resource, Queue>,
+    lines: HashMap<Resource, Line>,
     /// Places that are away, the longest first.
     away: VecDeque<PlaceId>,
     wakes: BTreeSet<(Instant, Wake)>,
@@ -156,7 +156,7 @@ impl Queues {
             waiting: 0,
             places: HashMap::new(),
             by_key: HashMap::new(),
-            queues: HashMap::new(),
+            lines: HashMap::new(),
             away: VecDeque::new(),
             wakes: BTreeSet::new(),
         }
@@ -175,19 +175,23 @@ impl Queues {
 
     /// How many places, queues and alarms there are, all told: nothing, once everybody has gone.
     pub(super) fn footprint(&self) -> usize {
-        self.places.len() + self.by_key.len() + self.queues.len() + self.away.len() + self.wakes.len()
+        self.places.len() + self.by_key.len() + self.lines.len() + self.away.len() + self.wakes.len()
     }
 
     /// Those of the resources that somebody else came for before this holder.
     pub(super) fn waited_for(&self, key: &PlaceKey) -> Vec<Resource> {
-        if self.queues.is_empty() {
+        if self.lines.is_empty() {
             return Vec::new();
         }
         let own = self.by_key.get(key).copied().unwrap_or(PlaceId::MAX);
         let others_wait = |resource: &&Resource| {
-            self.queues.get(*resource).is_some_and(|queue| {
+            self.lines.get(*resource).is_some_and(|queue| {
                 let mut before = queue.present.range(..own);
-                before.any(|id| self.places.get(id).is_some_and(|place| place.key.holder != key.holder))
+                before.any(|id| {
+                    self.places
+                        .get(id)
+                        .is_some_and(|place| place.key.holder != key.holder)
+                })
             })
         };
         key.resources.iter().filter(others_wait).cloned().collect()
@@ -195,17 +199,23 @@ impl Queues {
 
     /// Whether anybody waits for this resource.
     pub(super) fn anybody_waits(&self, resource: &Resource) -> bool {
-        self.queues.get(resource).is_some_and(|queue| !queue.present.is_empty())
+        self.queues
+            .get(resource)
+            .is_some_and(|queue| !queue.present.is_empty())
     }
 
     /// The resources that anybody waits for.
     pub(super) fn contended(&self) -> Vec<Resource> {
-        self.queues.keys().cloned().collect()
+        self.lines.keys().cloned().collect()
     }
 
     /// Who waits for this resource, in order.
     pub(super) fn waiters(&self, resource: &Resource) -> Vec<Waiting> {
-        let present = self.queues.get(resource).into_iter().flat_map(|queue| &queue.present);
+        let present = self
+            .queues
+            .get(resource)
+            .into_iter()
+            .flat_map(|queue| &queue.present);
         let places = present.filter_map(|id| self.places.get(id));
         places
             .filter_map(|place| {
@@ -240,7 +250,11 @@ impl Queues {
             self.away.retain(|away| *away != id);
         }
         for resource in key.resources.iter() {
-            self.queues.entry(resource.clone()).or_default().present.insert(id);
+            self.queues
+                .entry(resource.clone())
+                .or_default()
+                .present
+                .insert(id);
         }
         Ok(id)
     }
@@ -253,13 +267,16 @@ impl Queues {
             });
         }
         let is_full = |resource: &Resource| {
-            let present = self.queues.get(resource).map(|queue| &queue.present);
+            let present = self.lines.get(resource).map(|queue| &queue.present);
             let requests = present.map(|ids| {
                 // Places are nearly always of one request; counting them first spares the sum.
                 if ids.len() < self.limits.waiters_per_resource / 2 {
                     return 0;
                 }
-                ids.iter().filter_map(|id| self.places.get(id)).map(|place| place.requests.len()).sum()
+                ids.iter()
+                    .filter_map(|id| self.places.get(id))
+                    .map(|place| place.requests.len())
+                    .sum()
             });
             requests.unwrap_or(0usize) >= self.limits.waiters_per_resource
         };
@@ -317,7 +334,7 @@ impl Queues {
     /// Takes a place out of its queues, and the queues away that nobody stands in.
     fn stand_aside(&mut self, id: PlaceId, resources: &[Resource]) {
         for resource in resources {
-            let Some(queue) = self.queues.get_mut(resource) else {
+            let Some(queue) = self.lines.get_mut(resource) else {
                 continue;
             };
             queue.present.remove(&id);
@@ -325,7 +342,7 @@ impl Queues {
                 if let Some(at) = queue.alarm.take() {
                     self.wakes.remove(&(at, Wake::Look(resource.clone())));
                 }
-                self.queues.remove(resource);
+                self.lines.remove(resource);
             }
         }
     }
@@ -345,7 +362,7 @@ impl Queues {
     /// The attempt that the first place of this queue should make now, if it is in front of all its queues and
     /// makes none already.
     pub(super) fn begin_try(&mut self, resource: &Resource, now: Instant) -> Option<Try> {
-        let queue = self.queues.get_mut(resource)?;
+        let queue = self.lines.get_mut(resource)?;
         if let Some(until) = queue.stand_back_until {
             if now < until {
                 self.arm(resource, until);
@@ -360,22 +377,30 @@ impl Queues {
     /// The attempt of the one to whom a release of this resource hands it over, if there is one. On a store that
     /// other servers share, a long run of hand-overs is broken for them.
     pub(super) fn heir(&mut self, resource: &Resource, now: Instant) -> Option<Try> {
-        let queue = self.queues.get_mut(resource)?;
-        let since = *queue.handing_over_since.get_or_insert(now);
-        if self.is_shared && now.duration_since(since) >= HANDOVER_RUN {
+        let queue = self.lines.get_mut(resource)?;
+        let has_run_long = queue
+            .handing_over_since
+            .is_some_and(|since| now.duration_since(since) >= HANDOVER_RUN);
+        if self.is_shared && has_run_long {
             queue.handing_over_since = None;
             queue.stand_back_until = Some(now + STAND_BACK);
             self.arm(resource, now + STAND_BACK);
             return None;
         }
-        self.front(resource)
+        let heir = self.front(resource)?;
+        if let Some(queue) = self.lines.get_mut(resource) {
+            queue.handing_over_since.get_or_insert(now);
+        }
+        Some(heir)
     }
 
     fn front(&mut self, resource: &Resource) -> Option<Try> {
-        let id = *self.queues.get(resource)?.present.first()?;
+        let id = *self.lines.get(resource)?.present.first()?;
         let place = self.places.get_mut(&id)?;
         let is_first = |resource: &Resource| {
-            self.queues.get(resource).is_some_and(|queue| queue.present.first() == Some(&id))
+            self.queues
+                .get(resource)
+                .is_some_and(|queue| queue.present.first() == Some(&id))
         };
         if !place.key.resources.iter().all(is_first) {
             return None;
@@ -389,26 +414,34 @@ impl Queues {
     }
 
     /// The attempt failed: the place waits on, and looks again at `look_at` or when something happens. Callers
-    /// whose time ran out meanwhile are told so. Returns whether something has happened already.
+    /// whose time ran out meanwhile are told so. Returns whether its queues need a look at once.
     pub(super) fn end_try(&mut self, id: PlaceId, look_at: Instant, now: Instant) -> bool {
         let Some(place) = self.places.get_mut(&id) else {
             return false;
         };
         let again = std::mem::replace(&mut place.trying, Trying::No) == Trying::YesAndAgain;
         let resource = place.key.resources.first().cloned();
-        let late: Vec<RequestId> =
-            place.requests.iter().filter(|r| r.deadline <= now).map(|request| request.id).collect();
+        let late: Vec<RequestId> = place
+            .requests
+            .iter()
+            .filter(|r| r.deadline <= now)
+            .map(|request| request.id)
+            .collect();
         for request in late {
-            self.answer(id, request, Verdict::TimeIsUp, now);
+            self.answer(id, request, No::TimeIsUp, now);
         }
         if let Some(resource) = resource {
             self.arm(&resource, look_at);
         }
         again
+            || self
+                .places
+                .get(&id)
+                .is_none_or(|place| place.kept_until.is_some())
     }
 
     /// Answers one request and takes it out of line.
-    fn answer(&mut self, id: PlaceId, request: RequestId, verdict: Verdict, now: Instant) {
+    fn answer(&mut self, id: PlaceId, request: RequestId, no: No, now: Instant) {
         let place = self.places.get_mut(&id);
         let found = place.and_then(|place| {
             let index = place.requests.iter().position(|waiting| waiting.id == request)?;
@@ -417,14 +450,16 @@ impl Queues {
         if let Some(found) = found {
             self.waiting -= 1;
             // Nobody listens any more when the caller has just left; it has its own way out.
-            let _ = found.answer.send(verdict);
+            let _ = found.answer.send(Err(no));
             self.leave(id, request, now);
         }
     }
 
     /// Whether a grant for this place is on its way: then the commit answers its callers, not their deadlines.
     pub(super) fn is_trying(&self, id: PlaceId) -> bool {
-        self.places.get(&id).is_some_and(|place| place.trying != Trying::No)
+        self.places
+            .get(&id)
+            .is_some_and(|place| place.trying != Trying::No)
     }
 
     /// The attempt made its grant. If its caller is the newest of its place, the place is over and the caller's
@@ -436,33 +471,35 @@ impl Queues {
         match place.requests.last() {
             Some(newest) if newest.id != made.request => {
                 place.trying = Trying::Yes;
-                place.newest_try(made.place).map_or(Granted::NobodyLeft, Granted::NewerCaller)
+                place
+                    .newest_try(made.place)
+                    .map_or(Granted::NobodyLeft, Granted::NewerCaller)
             }
             newest => {
                 let is_there = newest.is_some();
                 let mut requests = self.remove(made.place);
                 let newest = if is_there { requests.pop() } else { None };
                 for other in requests {
-                    let _ = other.answer.send(Verdict::TimeIsUp);
+                    let _ = other.answer.send(Err(No::TimeIsUp));
                 }
                 newest.map_or(Granted::NobodyLeft, |request| Granted::Caller(request.answer))
             }
         }
     }
 
-    /// The attempt came to nothing that could be waited out: everybody at the place is told `verdict`.
-    pub(super) fn fail(&mut self, id: PlaceId, verdict: &Verdict) {
+    /// The attempt came to nothing that could be waited out: everybody at the place is told so.
+    pub(super) fn fail(&mut self, id: PlaceId, no: No) {
         for request in self.remove(id) {
-            let _ = request.answer.send(verdict.repeat());
+            let _ = request.answer.send(Err(no));
         }
     }
 
-    /// Everybody who waits is told `verdict`, but for those whose grant is on its way.
-    pub(super) fn dismiss_all(&mut self, verdict: &Verdict) {
+    /// Everybody who waits is told so, but for those whose grant is on its way.
+    pub(super) fn dismiss_all(&mut self, no: No) {
         let idle = |(id, place): (&PlaceId, &Place)| (place.trying == Trying::No).then_some(*id);
         let idle: Vec<PlaceId> = self.places.iter().filter_map(idle).collect();
         for id in idle {
-            self.fail(id, verdict);
+            self.fail(id, no);
         }
     }
 
@@ -483,7 +520,7 @@ impl Queues {
 
     /// Lets the first place of this queue look again at this time, in place of any other.
     pub(super) fn arm(&mut self, resource: &Resource, at: Instant) {
-        if let Some(queue) = self.queues.get_mut(resource) {
+        if let Some(queue) = self.lines.get_mut(resource) {
             if let Some(old) = queue.alarm.replace(at) {
                 self.wakes.remove(&(old, Wake::Look(resource.clone())));
             }
@@ -503,7 +540,7 @@ impl Queues {
         }
         let (_, wake) = self.wakes.pop_first()?;
         if let Wake::Look(resource) = &wake
-            && let Some(queue) = self.queues.get_mut(resource)
+            && let Some(queue) = self.lines.get_mut(resource)
         {
             queue.alarm = None;
         }

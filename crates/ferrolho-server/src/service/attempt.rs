@@ -1,0 +1,199 @@
+//! One attempt to grant: look, ask the rules, change, and decide again from what the store reports.
+//!
+//! An attempt whose outcome is unknown is settled by its mark, and never repeated. A grant that nobody was told
+//! of is taken back, as soon as the store answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrolho_core::rules::{self, AcquireDecision};
+use ferrolho_core::{Cause, Expected, Grant, Live, Mark, Resource};
+use ferrolho_store::{Attempt, Outcome, StoreError};
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Service, drive};
+
+/// How long the outcome of an unknown attempt is looked for before the caller is told that it is unknown.
+const SETTLE_WITHIN: Duration = Duration::from_secs(2);
+
+/// For how long after the store answers again a lost attempt is watched for: it may still be on its way.
+const LOST_WATCHED: Duration = Duration::from_secs(20);
+
+/// How often a lost attempt is looked for.
+const LOST_LOOK: Duration = Duration::from_millis(500);
+
+/// How long a caller that came back waits between looks while its earlier grant is being undone.
+const UNDOING_LOOK: Duration = Duration::from_millis(5);
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(super) enum Attempted {
+    /// The locks are the caller's. `is_new` says of each whether it was not so before.
+    Granted { lives: Vec<Live>, is_new: Vec<bool> },
+    /// They had been granted to this very attempt before.
+    Repeated(Vec<Live>),
+    /// Others hold these, the last of them for so long yet.
+    Held {
+        resources: Vec<Resource>,
+        left: Duration,
+    },
+}
+
+/// Why an attempt did not end.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nothing was done, for certain.
+    NotDone(StoreError),
+    /// Whether it was done is unknown. If it was, it is taken back later.
+    Unknown(StoreError),
+}
+
+impl Service {
+    /// Tries to grant all the resources, or none.
+    pub(super) async fn attempt(
+        self: &Arc<Self>,
+        resources: &[Resource],
+        grant: &Grant,
+        not_after: Instant,
+    ) -> Result<Attempted, Failure> {
+        let mut current = if self.store.traits().looking_is_free {
+            self.look(resources).await.map_err(Failure::NotDone)?
+        } else {
+            vec![None; resources.len()]
+        };
+        loop {
+            let changes = match rules::acquire(&current, resources, grant) {
+                AcquireDecision::Held(held) => {
+                    return Ok(Attempted::Held {
+                        left: longest_left(&current, &held),
+                        resources: held,
+                    });
+                }
+                AcquireDecision::Repeat if self.untold.may_repeat(grant) => {
+                    return Ok(Attempted::Repeated(current.into_iter().flatten().collect()));
+                }
+                AcquireDecision::Repeat if Instant::now() > not_after => {
+                    return Err(Failure::NotDone(StoreError::TooLate));
+                }
+                AcquireDecision::Repeat => {
+                    sleep(UNDOING_LOOK).await;
+                    current = self.look(resources).await.map_err(Failure::NotDone)?;
+                    continue;
+                }
+                AcquireDecision::Changes(changes) => changes,
+            };
+            let is_new = changes
+                .iter()
+                .map(|change| change.expected == Expected::Free)
+                .collect();
+            match self.store.apply(Attempt { changes, not_after }).await {
+                Ok(Outcome::Applied(lives)) => {
+                    let lives = lives.into_iter().flatten().collect();
+                    return Ok(Attempted::Granted { lives, is_new });
+                }
+                Ok(Outcome::Stale(now)) => current = now,
+                Err(error @ StoreError::Unknown(_)) => {
+                    let settled = self.settle(resources, grant).await;
+                    return settled
+                        .map(|lives| Attempted::Granted { lives, is_new })
+                        .ok_or(Failure::Unknown(error));
+                }
+                Err(error) => return Err(Failure::NotDone(error)),
+            }
+        }
+    }
+
+    /// The locks as they are.
+    pub(super) async fn look(&self, resources: &[Resource]) -> Result<Vec<Option<Live>>, StoreError> {
+        let mut lives = Vec::with_capacity(resources.len());
+        for resource in resources {
+            lives.push(self.store.find(resource).await?);
+        }
+        Ok(lives)
+    }
+
+    /// Whether an attempt whose outcome is unknown was carried out after all: its mark is there. If that cannot
+    /// be told, the grant is watched for, and taken back when it shows.
+    pub(super) async fn settle(self: &Arc<Self>, resources: &[Resource], grant: &Grant) -> Option<Vec<Live>> {
+        if let Ok(Ok(lives)) = timeout(SETTLE_WITHIN, self.look(resources)).await
+            && lives
+                .iter()
+                .all(|live| live.as_ref().is_some_and(|live| is_made_by(live, grant)))
+        {
+            return Some(lives.into_iter().flatten().collect());
+        }
+        if self.is_nobody_elses(&grant.mark) {
+            let service = Arc::clone(self);
+            let (resources, grant) = (resources.to_vec(), grant.clone());
+            tokio::spawn(async move { service.take_back_lost(&resources, &grant).await });
+        }
+        None
+    }
+
+    /// Whether no other server can have answered with the grant of this mark. Under a key, a caller may have come
+    /// back to another server of the store; its grant then stays, and ends by itself at the latest.
+    pub(super) fn is_nobody_elses(&self, mark: &Mark) -> bool {
+        matches!(mark, Mark::Random(_)) || !self.store.traits().is_shared
+    }
+
+    /// Watches for a grant whose making was lost sight of, and takes it back.
+    async fn take_back_lost(self: Arc<Self>, resources: &[Resource], grant: &Grant) {
+        let untold = self.untold.begin(grant);
+        let mut watched_until = None;
+        while watched_until.is_none_or(|until| Instant::now() < until) {
+            sleep(drive::with_jitter(LOST_LOOK)).await;
+            let Ok(lives) = self.look(resources).await else {
+                continue;
+            };
+            watched_until.get_or_insert(Instant::now() + LOST_WATCHED);
+            let made: Vec<Live> = lives
+                .into_iter()
+                .flatten()
+                .filter(|live| is_made_by(live, grant))
+                .collect();
+            if made.is_empty() {
+                continue;
+            }
+            if untold.as_ref().is_none_or(super::told::Untold::may_undo) {
+                self.take_back(made).await;
+            }
+            return;
+        }
+    }
+
+    /// Takes back grants that nobody was told of, as a release would, however long the store is away; they end
+    /// by themselves at the latest.
+    ///
+    /// Boxed, since taking back hands the lock on, and whoever it is handed to may have left as well.
+    pub(super) fn take_back(self: &Arc<Self>, lives: Vec<Live>) -> BoxFuture<'static, ()> {
+        let service = Arc::clone(self);
+        Box::pin(async move {
+            for live in lives {
+                let until = Instant::now() + live.left;
+                let expected = Expected::Token(live.lock.fencing_token);
+                while Instant::now() < until {
+                    match service
+                        .end(&live.lock.resource, &expected, &Cause::Undo, until)
+                        .await
+                    {
+                        Ok(_) => break,
+                        Err(_) => sleep(drive::with_jitter(LOST_LOOK)).await,
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn is_made_by(live: &Live, grant: &Grant) -> bool {
+    live.mark == grant.mark && live.lock.is_held_by(&grant.holder)
+}
+
+fn longest_left(current: &[Option<Live>], held: &[Resource]) -> Duration {
+    let held = current
+        .iter()
+        .flatten()
+        .filter(|live| held.contains(&live.lock.resource));
+    held.map(|live| live.left).max().unwrap_or_default()
+}

@@ -1,0 +1,309 @@
+//! The service: what can be done with locks, without a word of HTTP.
+//!
+//! Each use case looks at the lock, asks the rules, and hands a change to the store; when the store says that the
+//! lock is not as expected, it decides again from what the store reports ([`acquire`], [`end`], [`renew`]).
+//! Those who wait stand in [`queue`], and [`drive`] makes the attempts of whoever is in front. [`bus`] keeps the
+//! last events for those who watch.
+
+mod acquire;
+mod attempt;
+mod bus;
+mod drive;
+mod end;
+mod owners;
+mod queue;
+mod renew;
+mod told;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrolho_core::rules::ReleaseResult;
+use ferrolho_core::{Claim, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait};
+use ferrolho_store::{Health, ListQuery, Page, Store, StoreError};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tracing::warn;
+
+pub use bus::{Subscription, Told};
+pub use queue::{TooManyWaiters, Waiting};
+
+/// How much later than its wait a request may still be carried out.
+pub const LATEST_START: Duration = Duration::from_secs(5);
+
+/// Bounds on what the service keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most requests that may wait at a time, in all.
+    pub waiters: usize,
+    /// The most requests that may wait at a time for one resource.
+    pub waiters_per_resource: usize,
+    /// How many of the last events are kept for those who come back.
+    pub events: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiters: 10_000,
+            waiters_per_resource: 1_000,
+            events: 10_000,
+        }
+    }
+}
+
+/// A request for a lock, or for several of them, all or none.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest {
+    /// Which locks: 1 to 32, none twice.
+    pub resources: Vec<Resource>,
+    /// For whom.
+    pub holder: Holder,
+    /// For how long.
+    pub ttl: Ttl,
+    /// How long to wait for it.
+    pub wait: Wait,
+    /// What to note on it.
+    pub metadata: Option<Metadata>,
+    /// The caller's `Idempotency-Key`.
+    pub key: Option<Mark>,
+    /// When the request came in.
+    pub arrived: Instant,
+}
+
+/// How an acquire ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The caller holds the locks now.
+    Granted(Vec<Lock>),
+    /// Others hold, or wait for, these. The caller got nothing.
+    Held {
+        /// Which.
+        resources: Vec<Resource>,
+        /// How long it is until the last of them ends by itself, as far as is known.
+        retry_after: Duration,
+    },
+}
+
+/// A request to give a lock back.
+#[derive(Clone, Debug)]
+pub struct ReleaseRequest {
+    /// Which lock.
+    pub resource: Resource,
+    /// Who says to hold it.
+    pub claim: Claim,
+    /// When the request came in.
+    pub arrived: Instant,
+}
+
+/// A request to move a lock's end.
+#[derive(Clone, Debug)]
+pub struct RenewRequest {
+    /// Which lock.
+    pub resource: Resource,
+    /// Who says to hold it.
+    pub claim: Claim,
+    /// The new lifetime, from now.
+    pub ttl: Ttl,
+    /// When the request came in.
+    pub arrived: Instant,
+}
+
+/// How a renewal ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The lock with its new end.
+    Renewed(Lock),
+    /// There is no lock, or it has expired.
+    NotFound,
+    /// The lock is there, and it is not the caller's.
+    Forbidden,
+}
+
+/// Why the service does not carry out a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A limit on waiters is reached.
+    #[error("{} requests wait already, the most that {} allows", .0.value, .0.limit)]
+    TooManyWaiters(TooManyWaiters),
+    /// The store is away, or whether the request was carried out is unknown.
+    #[error("the store did not answer, or the outcome is unknown")]
+    Unavailable,
+    /// The request's time was over, or its lock was, before it could be answered. Nothing of it is left.
+    #[error("the request took too long")]
+    TooSlow,
+    /// The server is stopping.
+    #[error("the server is stopping")]
+    ShuttingDown,
+}
+
+/// Why an attempt or a wait ended without a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum No {
+    TimeIsUp,
+    Unavailable,
+    TooSlow,
+    ShuttingDown,
+}
+
+/// What a waiting request is told.
+type Verdict = Result<Given, No>;
+
+/// A grant that is on its way to its caller.
+#[derive(Debug)]
+struct Given {
+    lives: Vec<Live>,
+    /// When the first of them ends, at the latest.
+    until: Instant,
+    /// Held until the caller has been told.
+    untold: Option<told::Untold>,
+}
+
+/// The lock service of one server. Shared by reference between all requests; see the module's head.
+pub struct Service {
+    store: Arc<dyn Store>,
+    queues: Mutex<queue::Queues>,
+    /// Rung when the earliest thing that the timekeeper has to do may have changed.
+    timekeeper: Arc<Notify>,
+    untold: Arc<told::Register>,
+    bus: Arc<bus::Bus>,
+    shutting_down: watch::Sender<bool>,
+}
+
+impl Service {
+    /// Starts the service on this store. Must be called inside a tokio runtime, on which its background tasks
+    /// then run for as long as the service is in use.
+    pub fn start(store: Arc<dyn Store>, limits: Limits) -> Arc<Self> {
+        let feed = store.changes();
+        let service = Arc::new(Self {
+            queues: Mutex::new(queue::Queues::new(limits, store.traits().is_shared)),
+            store,
+            timekeeper: Arc::default(),
+            untold: Arc::default(),
+            bus: Arc::new(bus::Bus::new(limits.events)),
+            shutting_down: watch::Sender::new(false),
+        });
+        drive::spawn_background(&service, feed);
+        service
+    }
+
+    /// The live lock on a resource.
+    pub async fn find(&self, resource: &Resource) -> Result<Option<Lock>, Refusal> {
+        let live = self.store.find(resource).await.map_err(|error| refuse(&error))?;
+        Ok(live.map(|live| live.lock))
+    }
+
+    /// A page of live locks.
+    pub async fn list(&self, query: ListQuery) -> Result<Page, Refusal> {
+        self.store.list(&query).await.map_err(|error| refuse(&error))
+    }
+
+    /// Who waits for a resource on this server, in order.
+    pub fn waiters(&self, resource: &Resource) -> Vec<Waiting> {
+        self.queues.lock().waiters(resource)
+    }
+
+    /// How many requests wait on this server.
+    pub fn waiting(&self) -> usize {
+        self.queues.lock().waiting()
+    }
+
+    /// How many places, queues, alarms and untold grants are kept; nothing once everybody has gone and the
+    /// places that were kept for them are over.
+    pub fn footprint(&self) -> usize {
+        self.queues.lock().footprint() + self.untold.len()
+    }
+
+    /// The events after the one with this id, or from now on.
+    pub fn events(&self, after: Option<&str>) -> Subscription {
+        self.bus.subscribe(after)
+    }
+
+    /// Whether the store can do its work.
+    pub async fn health(&self) -> Result<Health, Refusal> {
+        self.store.check().await.map_err(|error| refuse(&error))
+    }
+
+    /// Ends the taking of locks: who waits is told so, new acquires are refused. Renewals and releases go on.
+    pub fn shut_down(&self) {
+        self.shutting_down.send_replace(true);
+        self.queues.lock().dismiss_all(No::ShuttingDown);
+        self.bus.end();
+    }
+
+    /// Whether [`Service::shut_down`] was called.
+    pub fn is_shutting_down(&self) -> bool {
+        *self.shutting_down.borrow()
+    }
+
+    /// Takes a lock away, whoever holds it. `Forbidden` does not come of it.
+    pub async fn force_release(
+        self: &Arc<Self>,
+        resource: &Resource,
+        reason: Reason,
+        arrived: Instant,
+    ) -> Result<ReleaseResult, Refusal> {
+        self.force(resource, reason, arrived + LATEST_START).await
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // The timekeeper sees that there is nobody to keep time for.
+        self.timekeeper.notify_one();
+    }
+}
+
+/// A failure of the store as a refusal; logged here, once.
+fn refuse(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::TooLate => Refusal::TooSlow,
+        StoreError::Unavailable(cause) => {
+            warn!(%cause, "the store is not available");
+            Refusal::Unavailable
+        }
+        StoreError::Unknown(cause) => {
+            warn!(%cause, "the outcome of a change is unknown");
+            Refusal::Unavailable
+        }
+    }
+}
+
+impl From<No> for Refusal {
+    fn from(no: No) -> Self {
+        match no {
+            No::Unavailable => Self::Unavailable,
+            No::TimeIsUp | No::TooSlow => Self::TooSlow,
+            No::ShuttingDown => Self::ShuttingDown,
+        }
+    }
+}
+
+impl AcquireRequest {
+    fn grant(&self) -> Grant {
+        Grant {
+            holder: self.holder.clone(),
+            ttl: self.ttl,
+            metadata: self.metadata.clone(),
+            mark: self.key.clone().unwrap_or_else(|| Mark::Random(rand::random())),
+        }
+    }
+
+    /// When the wait is over.
+    fn deadline(&self) -> Instant {
+        self.arrived + self.wait.duration()
+    }
+}
+
+impl Given {
+    fn new(lives: Vec<Live>, untold: Option<told::Untold>) -> Self {
+        let left = lives.iter().map(|live| live.left).min().unwrap_or_default();
+        Self {
+            lives,
+            until: Instant::now() + left,
+            untold,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Standing in line.
+
+use std::sync::Arc;
+
+use ferrolho_core::Grant;
+use ferrolho_store::clock;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::queue::{PlaceId, PlaceKey, Request, RequestId};
+use super::{AcquireRequest, Acquired, No, Refusal, Service, Verdict};
+
+/// How long the look at the end of a wait may take: whoever waits n seconds is answered within n and a half.
+const LAST_LOOK_WITHIN: std::time::Duration = std::time::Duration::from_millis(400);
+
+impl Service {
+    /// Stands in line until the grant, or until the time is up.
+    pub(super) async fn wait_for(
+        self: &Arc<Self>,
+        request: AcquireRequest,
+        key: PlaceKey,
+        grant: Grant,
+    ) -> Result<Acquired, Refusal> {
+        let deadline = request.deadline();
+        let mut ticket = self.enter(&request, &key, grant)?;
+        // Standing in line comes before the look that makes it wait: whatever ends from now on is seen.
+        self.poke_all(&key.resources);
+        let verdict = match timeout_at(deadline, &mut ticket.answer).await {
+            Ok(verdict) => verdict,
+            // Once its grant is on the way, the commit answers a caller and not its deadline.
+            Err(_) if self.queues.lock().is_trying(ticket.place) => (&mut ticket.answer).await,
+            Err(_) => Ok(Err(No::TimeIsUp)),
+        };
+        ticket.is_answered = true;
+        // The sender is gone without a word only when the place was removed under its caller.
+        match verdict.unwrap_or(Err(No::TimeIsUp)) {
+            Ok(given) => self.answer_given(&request.resources, given).await,
+            Err(No::TimeIsUp) => {
+                drop(ticket);
+                timeout(LAST_LOOK_WITHIN, self.held(&request, &key))
+                    .await
+                    .unwrap_or(Err(Refusal::Unavailable))
+            }
+            Err(no) => Err(no.into()),
+        }
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        key: &PlaceKey,
+        grant: Grant,
+    ) -> Result<Ticket, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        let mut queues = self.queues.lock();
+        if self.is_shutting_down() {
+            return Err(Refusal::ShuttingDown);
+        }
+        let id = queues.next_id();
+        let waiting = Request {
+            id,
+            grant,
+            wait: request.wait,
+            deadline: request.deadline(),
+            answer: sender,
+        };
+        let place = queues
+            .enter(key, waiting, clock::wall_now())
+            .map_err(Refusal::TooManyWaiters)?;
+        Ok(Ticket {
+            service: Arc::clone(self),
+            place,
+            request: id,
+            answer,
+            is_answered: false,
+        })
+    }
+}
+
+/// A caller's hold on its place: it leaves when this is dropped, and a grant that it did not take is undone.
+struct Ticket {
+    service: Arc<Service>,
+    place: PlaceId,
+    request: RequestId,
+    answer: oneshot::Receiver<Verdict>,
+    is_answered: bool,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let freed = self
+            .service
+            .queues
+            .lock()
+            .leave(self.place, self.request, Instant::now());
+        self.service.timekeeper.notify_one();
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        self.service.poke_all(&freed);
+        self.answer.close();
+        if let (false, Ok(Ok(given))) = (self.is_answered, self.answer.try_recv()) {
+            let service = Arc::clone(&self.service);
+            runtime.spawn(async move { service.undo_given(given).await });
+        }
+    }
+}
