@@ -199,7 +199,7 @@ impl Queues {
 
     /// Whether anybody waits for this resource.
     pub(super) fn anybody_waits(&self, resource: &Resource) -> bool {
-        self.queues
+        self.lines
             .get(resource)
             .is_some_and(|queue| !queue.present.is_empty())
     }
@@ -212,7 +212,7 @@ impl Queues {
     /// Who waits for this resource, in order.
     pub(super) fn waiters(&self, resource: &Resource) -> Vec<Waiting> {
         let present = self
-            .queues
+            .lines
             .get(resource)
             .into_iter()
             .flat_map(|queue| &queue.present);
@@ -250,11 +250,7 @@ impl Queues {
             self.away.retain(|away| *away != id);
         }
         for resource in key.resources.iter() {
-            self.queues
-                .entry(resource.clone())
-                .or_default()
-                .present
-                .insert(id);
+            self.lines.entry(resource.clone()).or_default().present.insert(id);
         }
         Ok(id)
     }
@@ -398,7 +394,7 @@ impl Queues {
         let id = *self.lines.get(resource)?.present.first()?;
         let place = self.places.get_mut(&id)?;
         let is_first = |resource: &Resource| {
-            self.queues
+            self.lines
                 .get(resource)
                 .is_some_and(|queue| queue.present.first() == Some(&id))
         };
