@@ -7,6 +7,8 @@
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod feed;
 mod memory;
 mod table;

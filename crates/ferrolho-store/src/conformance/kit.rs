@@ -149,6 +149,23 @@ pub(super) fn assert_same(found: Option<&Live>, expected: &Live) {
     );
 }
 
+/// The same lock, seen by another server or after a restart: some engines' servers each time a lock from when
+/// they first saw it, which is later, and never by more than its whole life.
+pub(super) fn assert_same_elsewhere(found: Option<&Live>, expected: &Live, ttl_seconds: u32) {
+    let Some(found) = found else {
+        panic!("there is no lock, but there should be {expected:?}")
+    };
+    assert_eq!(
+        (&found.lock, &found.mark),
+        (&expected.lock, &expected.mark),
+        "not the lock that was answered"
+    );
+    assert!(
+        found.left <= ttl(ttl_seconds).duration(),
+        "{found:?} has more left than its life"
+    );
+}
+
 /// The next event. Gaps are passed over: what they hide is missed by whoever counts.
 pub(super) async fn next_events(feed: &mut Feed) -> Arc<[Event]> {
     loop {

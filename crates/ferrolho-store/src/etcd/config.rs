@@ -23,7 +23,7 @@ const MAX_MEMBERS: usize = 16;
 const MAX_PREFIX_BYTES: usize = 64;
 
 /// How much of the key space's history is kept when this server compacts it.
-const DEFAULT_HISTORY: Duration = Duration::from_secs(600);
+const DEFAULT_HISTORY: Duration = Duration::from_mins(10);
 
 /// Where the cluster is and how to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,9 @@ pub(super) struct User {
 
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,7 +134,9 @@ fn decode(text: &str) -> Option<String> {
 fn parse_user(text: &str) -> Result<User, EtcdUrlError> {
     let (name, password) = text.split_once(':').ok_or(EtcdUrlError::User)?;
     match (decode(name), decode(password)) {
-        (Some(name), Some(password)) if !name.is_empty() && !password.is_empty() => Ok(User { name, password }),
+        (Some(name), Some(password)) if !name.is_empty() && !password.is_empty() => {
+            Ok(User { name, password })
+        }
         _ => Err(EtcdUrlError::User),
     }
 }
@@ -184,7 +188,9 @@ impl Parameters {
                 "tls_name" => &mut parameters.name,
                 _ => return Err(wrong()),
             };
-            let value = decode(value).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
+            let value = decode(value)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(wrong)?;
             if place.replace(value).is_some() {
                 return Err(wrong());
             }
@@ -226,7 +232,15 @@ mod tests {
         let config = parse("etcd://one:1,two,[::1]:3,[::1]").unwrap();
         assert_eq!(config.members, ["one:1", "two:2379", "[::1]:3", "[::1]:2379"]);
         assert_eq!(config.prefix, "ferrolho/");
-        for wrong in ["etcd://", "etcd://a,,b", "etcd://a:0", "etcd://a:b", "etcd://a b", "etcd://:1", "etcd://a/b"] {
+        for wrong in [
+            "etcd://",
+            "etcd://a,,b",
+            "etcd://a:0",
+            "etcd://a:b",
+            "etcd://a b",
+            "etcd://:1",
+            "etcd://a/b",
+        ] {
             assert_eq!(parse(wrong), Err(EtcdUrlError::Members), "{wrong}");
         }
         assert_eq!(parse("http://a"), Err(EtcdUrlError::Scheme));
@@ -244,16 +258,26 @@ mod tests {
 
     #[test]
     fn parameters_are_whole_or_refused() {
-        let config = parse("etcd://h?prefix=locks%2Fprod&tls_ca=/ca.pem&tls_cert=c&tls_key=k&tls_name=etcd").unwrap();
+        let config =
+            parse("etcd://h?prefix=locks%2Fprod&tls_ca=/ca.pem&tls_cert=c&tls_key=k&tls_name=etcd").unwrap();
         assert_eq!(config.prefix, "locks/prod/");
         let tls = config.tls.unwrap();
         assert_eq!(tls.authority, PathBuf::from("/ca.pem"));
         assert_eq!(tls.own.unwrap().key, PathBuf::from("k"));
         assert_eq!(tls.name.as_deref(), Some("etcd"));
-        for wrong in ["etcd://h?x=1", "etcd://h?prefix=a&prefix=b", "etcd://h?prefix", "etcd://h?prefix=%ff"] {
+        for wrong in [
+            "etcd://h?x=1",
+            "etcd://h?prefix=a&prefix=b",
+            "etcd://h?prefix",
+            "etcd://h?prefix=%ff",
+        ] {
             assert!(matches!(parse(wrong), Err(EtcdUrlError::Parameter(_))), "{wrong}");
         }
-        for wrong in ["etcd://h?tls_cert=c&tls_key=k", "etcd://h?tls_ca=c&tls_key=k", "etcd://h?tls_name=n"] {
+        for wrong in [
+            "etcd://h?tls_cert=c&tls_key=k",
+            "etcd://h?tls_ca=c&tls_key=k",
+            "etcd://h?tls_name=n",
+        ] {
             assert_eq!(parse(wrong), Err(EtcdUrlError::Tls), "{wrong}");
         }
         let long = format!("etcd://h?prefix={}", "x".repeat(MAX_PREFIX_BYTES));

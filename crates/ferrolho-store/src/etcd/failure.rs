@@ -60,7 +60,10 @@ impl Failure {
 
     /// The failure of a request that got no answer in time.
     pub(super) fn timeout(member: &str) -> Self {
-        Self::new(Kind::Unknown, format!("etcd member {member} did not answer in time"))
+        Self::new(
+            Kind::Unknown,
+            format!("etcd member {member} did not answer in time"),
+        )
     }
 
     /// For a request that changes nothing.
@@ -83,7 +86,9 @@ impl From<EtcdError> for Failure {
     fn from(error: EtcdError) -> Self {
         let kind = match &error {
             EtcdError::GRpcStatus(status) => kind_of(status),
-            EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) | EtcdError::InvalidMetadataValue(_) => Kind::Denied,
+            EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) | EtcdError::InvalidMetadataValue(_) => {
+                Kind::Denied
+            }
             _ => Kind::Unknown,
         };
         let cause = match &error {
@@ -149,12 +154,21 @@ mod tests {
     #[test]
     fn only_what_was_certainly_not_done_says_so() {
         assert_eq!(kind(Code::Unavailable, "etcdserver: no leader"), Kind::Refused);
-        assert_eq!(kind(Code::NotFound, "etcdserver: requested lease not found"), Kind::NoLease);
         assert_eq!(
-            kind(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded"),
+            kind(Code::NotFound, "etcdserver: requested lease not found"),
+            Kind::NoLease
+        );
+        assert_eq!(
+            kind(
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded"
+            ),
             Kind::NoSpace
         );
-        assert_eq!(kind(Code::Unauthenticated, "etcdserver: invalid auth token"), Kind::SignIn);
+        assert_eq!(
+            kind(Code::Unauthenticated, "etcdserver: invalid auth token"),
+            Kind::SignIn
+        );
         for doubtful in [
             "etcdserver: request timed out, possibly due to previous leader failure",
             "etcdserver: leader changed",
@@ -170,7 +184,10 @@ mod tests {
     #[test]
     fn doubt_about_a_write_is_never_called_unavailable() {
         for kind in [Kind::Unknown, Kind::NoSpace, Kind::Foreign] {
-            assert!(matches!(Failure::new(kind, "x").of_write(), StoreError::Unknown(_)));
+            assert!(matches!(
+                Failure::new(kind, "x").of_write(),
+                StoreError::Unknown(_)
+            ));
         }
         assert!(matches!(
             Failure::new(Kind::Unknown, "x").of_read(),

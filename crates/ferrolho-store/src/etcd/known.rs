@@ -19,7 +19,8 @@ use ferrolho_core::{Live, Resource};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::record::{Act, Version};
+use super::leases::margin;
+use super::record::{Act, Me, Version};
 use crate::ListQuery;
 
 /// By how much the servers that did not write a version let the one that did go first, in milliseconds.
@@ -66,21 +67,22 @@ struct Table {
     revision: i64,
     locks: BTreeMap<Resource, Known>,
     due: BTreeSet<(Instant, Resource)>,
+    /// Versions of this server whose lease does not last.
+    thin: Vec<Arc<Version>>,
 }
 
 /// The map of all locks. Its lock is held for moments only.
 pub(super) struct Locks {
-    /// The number of this server.
-    me: u64,
+    me: Me,
     table: Mutex<Table>,
     /// Says that something has changed.
     changed: watch::Sender<()>,
-    /// Says that a removal may be due earlier than was thought.
+    /// Says that there is something to do earlier than was thought.
     pub(super) sooner: Notify,
 }
 
 impl Locks {
-    pub(super) fn new(me: u64) -> Self {
+    pub(super) fn new(me: Me) -> Self {
         Self {
             me,
             table: Mutex::default(),
@@ -94,6 +96,25 @@ impl Locks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the table and tells all who wait for that.
+    fn change<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table();
+        let first = table.due.first().map(|(due, _)| *due);
+        let done = act(&mut table);
+        let sooner = match (first, table.due.first()) {
+            (Some(first), Some((now, _))) => *now < first,
+            (None, now) => now.is_some(),
+            (Some(_), None) => false,
+        };
+        let sooner = sooner || !table.thin.is_empty();
+        drop(table);
+        self.changed.send_replace(());
+        if sooner {
+            self.sooner.notify_one();
+        }
+        done
+    }
+
     /// The lock as it is thought to be.
     pub(super) fn guess(&self, resource: &Resource) -> Option<Seen> {
         let table = self.table();
@@ -103,43 +124,40 @@ impl Locks {
 
     /// Takes in what an answer of etcd says of a lock at a revision, and returns it with its end.
     pub(super) fn learn(&self, resource: &Resource, at: i64, version: Option<Version>) -> Option<Seen> {
-        let seen = {
-            let mut table = self.table();
-            match version {
-                Some(version) => Some(table.see(self.me, resource, version, None)),
-                None => {
-                    table.lose(resource, at);
-                    None
-                }
+        self.change(|table| {
+            if version.is_none() {
+                table.lose(resource, at);
             }
-        };
-        self.tell();
-        seen
+            version.map(|version| table.see(self.me, version, None))
+        })
     }
 
     /// Takes in what the watch says of a lock at a revision: a version, or that it is gone. Returns the version
     /// that was known to live before.
-    pub(super) fn deliver(&self, resource: &Resource, revision: i64, version: Option<Version>) -> Option<Seen> {
-        let before = {
-            let mut table = self.table();
+    pub(super) fn deliver(
+        &self,
+        resource: &Resource,
+        revision: i64,
+        version: Option<Version>,
+    ) -> Option<Seen> {
+        let before = self.change(|table| {
             let before = table.locks.get(resource).map(|known| known.seen.clone());
             match version {
                 Some(version) => {
-                    table.see(self.me, resource, version, None);
+                    table.see(self.me, version, None);
                 }
-                None => table.remove(resource, revision),
+                None => {
+                    table.remove(resource, revision);
+                }
             }
             before
-        };
+        });
         before.filter(|seen| seen.version.revision < revision)
     }
 
     /// Says that the watch has delivered everything up to a revision.
     pub(super) fn reach(&self, revision: i64) {
-        let mut table = self.table();
-        table.revision = table.revision.max(revision);
-        drop(table);
-        self.tell();
+        self.change(|table| table.revision = table.revision.max(revision));
     }
 
     /// Up to which revision the watch has delivered everything.
@@ -152,36 +170,33 @@ impl Locks {
         self.table().locks.len()
     }
 
-    /// Whether this very version is known.
-    pub(super) fn knows(&self, resource: &Resource, version: &Version) -> bool {
+    /// Whether this version is known, or a later one.
+    pub(super) fn knows(&self, version: &Version) -> bool {
         let table = self.table();
-        table.locks.get(resource).is_some_and(|known| known.seen.version.revision >= version.revision)
+        table
+            .locks
+            .get(&version.lock.resource)
+            .is_some_and(|known| known.seen.version.revision >= version.revision)
     }
 
     /// Takes in a whole reading: every lock there is at a revision, each with what it still has where that is
     /// known better than by its lifetime. Returns whether it differs from what was known.
     pub(super) fn replace(&self, revision: i64, all: Vec<(Version, Option<Duration>)>) -> bool {
-        let mut differs = false;
-        let mut table = self.table();
-        let mut vanished: BTreeSet<Resource> = table.locks.keys().cloned().collect();
-        for (version, left) in all {
-            let resource = version.lock.resource.clone();
-            vanished.remove(&resource);
-            let known = table.locks.get(&resource);
-            differs |= known.is_none_or(|known| known.seen.version.revision < version.revision);
-            table.see(self.me, &resource, version, left);
-        }
-        for resource in vanished {
-            let revision_of = |known: &Known| known.seen.version.revision;
-            if table.locks.get(&resource).is_some_and(|known| revision_of(known) <= revision) {
-                table.remove(&resource, revision);
-                differs = true;
+        self.change(|table| {
+            let mut differs = false;
+            let mut vanished: BTreeSet<Resource> = table.locks.keys().cloned().collect();
+            for (version, left) in all {
+                let known = table.locks.get(&version.lock.resource);
+                differs |= known.is_none_or(|known| known.seen.version.revision < version.revision);
+                vanished.remove(&version.lock.resource);
+                table.see(self.me, version, left);
             }
-        }
-        table.revision = table.revision.max(revision);
-        drop(table);
-        self.tell();
-        differs
+            for resource in vanished {
+                differs |= table.remove(&resource, revision);
+            }
+            table.revision = table.revision.max(revision);
+            differs
+        })
     }
 
     /// Waits until the watch has delivered a revision; false when it has not by `until`.
@@ -189,16 +204,9 @@ impl Locks {
         self.wait(until, |table| table.revision >= revision).await
     }
 
-    /// Has a lock removed now whose life is over, and waits until it is; false when it is not by `until`.
-    pub(super) async fn ended(&self, seen: &Seen, until: Instant) -> bool {
-        let resource = &seen.version.lock.resource;
-        self.hasten(resource, seen.version.revision);
-        self.wait(until, |table| {
-            table.locks.get(resource).is_none_or(|known| {
-                known.gone.is_some() || known.seen.version.revision != seen.version.revision
-            })
-        })
-        .await
+    /// Waits until a version is not there any more; false when it still is by `until`.
+    pub(super) async fn ended(&self, version: &Version, until: Instant) -> bool {
+        self.wait(until, |table| !table.lives(version)).await
     }
 
     async fn wait(&self, until: Instant, is_so: impl Fn(&Table) -> bool) -> bool {
@@ -211,10 +219,6 @@ impl Locks {
         })
         .await
         .is_ok()
-    }
-
-    fn tell(&self) {
-        self.changed.send_replace(());
     }
 
     /// Up to `limit` versions whose removal is due, and when to ask again. Each comes again after `pause`, unless
@@ -235,15 +239,28 @@ impl Locks {
         (taken, table.due.first().map(|(due, _)| *due))
     }
 
+    /// The versions whose lease does not last, each once.
+    pub(super) fn take_thin(&self) -> Vec<Arc<Version>> {
+        std::mem::take(&mut self.table().thin)
+    }
+
+    /// Has a version tried again whose lease does not last, if it is still the one.
+    pub(super) fn still_thin(&self, version: Arc<Version>) {
+        self.change(|table| {
+            if table.lives(&version) {
+                table.thin.push(version);
+            }
+        });
+    }
+
     /// Has the removal of a version tried now, unless it is being tried already.
-    fn hasten(&self, resource: &Resource, revision: i64) {
-        let mut table = self.table();
-        let known = table.locks.get(resource);
-        let waits = |known: &Known| known.gone.is_none() && !known.tried && known.seen.version.revision == revision;
-        if known.is_some_and(waits) {
-            table.reschedule(resource, Instant::now(), false);
-            self.sooner.notify_one();
-        }
+    pub(super) fn hasten(&self, version: &Version) {
+        self.change(|table| {
+            let resource = &version.lock.resource;
+            if table.lives(version) && table.locks.get(resource).is_some_and(|known| !known.tried) {
+                table.reschedule(resource, Instant::now(), false);
+            }
+        });
     }
 
     /// Looks at up to `budget` locks behind `after`, or from the query's beginning on, and returns those that the
@@ -277,33 +294,43 @@ impl Locks {
 }
 
 impl Table {
+    /// Whether this version is thought to be there.
+    fn lives(&self, version: &Version) -> bool {
+        let known = self.locks.get(&version.lock.resource);
+        known.is_some_and(|known| known.gone.is_none() && known.seen.version.revision == version.revision)
+    }
+
     /// Takes in a version that was seen now, unless something newer is known.
-    fn see(&mut self, me: u64, resource: &Resource, version: Version, left: Option<Duration>) -> Seen {
+    fn see(&mut self, me: Me, version: Version, left: Option<Duration>) -> Seen {
         let now = Instant::now();
-        let known = self.locks.get(resource);
-        if let Some(known) = known {
-            let newest = known.gone.unwrap_or(known.seen.version.revision);
-            if newest >= version.revision {
-                let ends = now + left.unwrap_or(version.ttl.duration());
-                let same = known.seen.version.revision == version.revision;
-                return if same { known.seen.clone() } else { Seen { version: version.into(), ends } };
+        let resource = version.lock.resource.clone();
+        let mut ends = now + left.unwrap_or(version.ttl.duration());
+        if let Some(known) = self.locks.get(&resource) {
+            let before = &known.seen.version;
+            if before.revision == version.revision {
+                return known.seen.clone();
+            }
+            if known.gone.unwrap_or(before.revision) >= version.revision {
+                let version = version.into();
+                return Seen { version, ends };
+            }
+            // A lock that was put under another lease ends when it would have.
+            if version.act == Act::Kept && version.lock == before.lock {
+                ends = known.seen.ends;
             }
         }
-        let ends = match known {
-            // A lock that was put under another lease ends when it would have.
-            Some(known) if version.act == Act::Kept && version.lock == known.seen.version.lock => known.seen.ends,
-            _ => now + left.unwrap_or(version.ttl.duration()),
-        };
-        let due = if version.by == me {
-            ends
-        } else {
-            ends + Duration::from_millis(rand::random_range(OTHERS_LATER_MILLIS))
-        };
+        let is_mine = version.by == me.number;
+        let later = Duration::from_millis(rand::random_range(OTHERS_LATER_MILLIS));
+        let due = if is_mine { ends } else { ends + later };
+        let lease_ends = me.started + version.clock + version.ttl.duration() + version.spare;
         let seen = Seen {
             version: version.into(),
             ends,
         };
-        self.forget(resource);
+        if is_mine && lease_ends < ends + margin(seen.version.ttl) {
+            self.thin.push(seen.version.clone());
+        }
+        self.forget(&resource);
         self.due.insert((due, resource.clone()));
         let known = Known {
             seen: seen.clone(),
@@ -311,7 +338,7 @@ impl Table {
             due,
             tried: false,
         };
-        self.locks.insert(resource.clone(), known);
+        self.locks.insert(resource, known);
         seen
     }
 
@@ -327,13 +354,14 @@ impl Table {
         }
     }
 
-    /// Forgets a lock that was removed at a revision, unless something newer is known.
-    fn remove(&mut self, resource: &Resource, revision: i64) {
-        if let Some(known) = self.locks.get(resource)
-            && known.seen.version.revision < revision
-        {
+    /// Forgets a lock that was removed at a revision, unless something newer is known. Returns whether it did.
+    fn remove(&mut self, resource: &Resource, revision: i64) -> bool {
+        let known = self.locks.get(resource);
+        let is_older = known.is_some_and(|known| known.seen.version.revision <= revision);
+        if is_older {
             self.forget(resource);
         }
+        is_older
     }
 
     fn forget(&mut self, resource: &Resource) {

@@ -64,7 +64,10 @@ impl Leases {
         }
         let lease = self.make(needed + SPREAD, until).await?;
         if lease.ends < needed {
-            return Err(Failure::new(Kind::Denied, "etcd grants leases that are shorter than asked for"));
+            return Err(Failure::new(
+                Kind::Denied,
+                "etcd grants leases that are shorter than asked for",
+            ));
         }
         pool.insert(lease.ends, lease.id);
         Ok(lease)

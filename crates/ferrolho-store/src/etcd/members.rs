@@ -141,9 +141,12 @@ impl Members {
         let member = &self.members[index];
         let until = Instant::now() + limit;
         let answer = async {
-            let client = timeout_at(until, member.client())
-                .await
-                .unwrap_or_else(|_| Err(Failure::new(Kind::Refused, format!("cannot reach {}", member.address))))?;
+            let client = timeout_at(until, member.client()).await.unwrap_or_else(|_| {
+                Err(Failure::new(
+                    Kind::Refused,
+                    format!("cannot reach {}", member.address),
+                ))
+            })?;
             match timeout_at(until, work(client)).await {
                 Ok(answer) => answer.map_err(Failure::from),
                 Err(_) => Err(Failure::timeout(&member.address)),
@@ -168,7 +171,9 @@ impl Members {
     /// Turns to the next member, unless that was done already.
     fn suspect(&self, index: usize) {
         let next = (index + 1) % self.members.len();
-        let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .current
+            .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

@@ -69,8 +69,7 @@ pub(super) fn all_hold(changes: &[Change], current: &[Option<Seen>]) -> bool {
 
 fn holds(change: &Change, lock: Option<&Lock>) -> bool {
     match (&change.expected, lock) {
-        // There is nothing whose end could be moved.
-        (Expected::Free, None) => !matches!(change.write, Write::Extend(_)),
+        (Expected::Free, None) => true,
         (Expected::HeldBy(claim), Some(lock)) => claim.is_true_of(lock),
         (Expected::Token(token), Some(lock)) => *token == lock.fencing_token,
         (Expected::Free, Some(_)) | (Expected::HeldBy(_) | Expected::Token(_), None) => false,
@@ -82,15 +81,20 @@ pub(super) fn plan(changes: &[Change], current: &[Option<Seen>]) -> Option<Vec<S
     if !all_hold(changes, current) {
         return None;
     }
-    changes.iter().zip(current).map(|(change, seen)| step(change, seen.as_ref())).collect()
+    let steps = changes
+        .iter()
+        .zip(current)
+        .map(|(change, seen)| step(change, seen.as_ref()));
+    Some(steps.collect())
 }
 
-fn step(change: &Change, seen: Option<&Seen>) -> Option<Step> {
+fn step(change: &Change, seen: Option<&Seen>) -> Step {
     let from = seen.map(|seen| seen.version.clone());
-    let to = match &change.write {
-        Write::Grant(grant) => To::Grant(grant.clone()),
-        Write::Extend(ttl) => To::Extend(from.clone()?, *ttl),
-        Write::Remove => To::Remove,
+    let to = match (&change.write, &from) {
+        (Write::Grant(grant), _) => To::Grant(grant.clone()),
+        (Write::Extend(ttl), Some(version)) => To::Extend(version.clone(), *ttl),
+        // The end of no lock is moved by leaving no lock.
+        (Write::Extend(_), None) | (Write::Remove, _) => To::Remove,
     };
     let kind = change.event_kinds().first().copied();
     let ended = match (kind, &from) {
@@ -99,12 +103,12 @@ fn step(change: &Change, seen: Option<&Seen>) -> Option<Step> {
         }
         _ => None,
     };
-    Some(Step {
+    Step {
         resource: change.resource.clone(),
         from,
         to,
         ended,
-    })
+    }
 }
 
 /// The removal of a lock whose life is over.

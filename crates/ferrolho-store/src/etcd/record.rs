@@ -12,6 +12,7 @@ use ferrolho_core::{
     EventKind, FencingToken, Grant, Lock, Mark, Metadata, Owner, Principal, Reason, Resource, Timestamp, Ttl,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 /// The largest base. A revision is far below 2^52 too, so that tokens stay below 2^53.
 pub(super) const MAX_BASE: u64 = 1 << 52;
@@ -44,6 +45,8 @@ pub(super) struct Record {
     pub(super) mark: String,
     /// Which server wrote it: a number that it draws when it starts.
     pub(super) by: u64,
+    /// When, in milliseconds since that server started.
+    pub(super) clock: u64,
     /// How many milliseconds the lease outlives the lock at the least, had the write taken no time.
     pub(super) spare: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +65,8 @@ pub(super) struct Version {
     pub(super) act: Act,
     pub(super) written_at: Timestamp,
     pub(super) by: u64,
+    /// When it was sent, on the clock of the server that wrote it, which counts from its start.
+    pub(super) clock: Duration,
     pub(super) spare: Duration,
 }
 
@@ -73,6 +78,15 @@ pub(super) struct Unreadable {
     reason: String,
 }
 
+/// This server, as others tell it from theirs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Me {
+    /// Drawn at its start.
+    pub(super) number: u64,
+    /// Where its clock counts from.
+    pub(super) started: Instant,
+}
+
 /// Who writes, and what it knows at the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pen {
@@ -80,6 +94,8 @@ pub(super) struct Pen {
     pub(super) by: u64,
     /// Its wall clock.
     pub(super) now: Timestamp,
+    /// How long ago it started.
+    pub(super) clock: Duration,
     /// What is added to tokens.
     pub(super) base: u64,
     /// How much longer the lease lives than the lock.
@@ -99,6 +115,7 @@ impl Record {
             written_at: pen.now,
             mark: grant.mark.to_string(),
             by: pen.by,
+            clock: millis(pen.clock),
             spare: millis(pen.spare),
             metadata: grant.metadata.clone(),
         }
@@ -127,13 +144,19 @@ impl Record {
             written_at: version.written_at,
             mark: version.mark.to_string(),
             by: pen.by,
+            clock: millis(pen.clock),
             spare: millis(pen.spare),
             metadata: lock.metadata.clone(),
         }
     }
 
     /// The lock that this value is, written at this revision.
-    pub(super) fn into_version(self, resource: &Resource, revision: i64, lease: i64) -> Result<Version, Unreadable> {
+    pub(super) fn into_version(
+        self,
+        resource: &Resource,
+        revision: i64,
+        lease: i64,
+    ) -> Result<Version, Unreadable> {
         let wrong = |reason: String| Unreadable {
             resource: resource.clone(),
             reason,
@@ -162,6 +185,7 @@ impl Record {
             act: self.act,
             written_at: self.written_at,
             by: self.by,
+            clock: Duration::from_millis(self.clock),
             spare: Duration::from_millis(self.spare),
         })
     }
@@ -212,7 +236,10 @@ impl Note {
     }
 }
 
-#[expect(clippy::expect_used, reason = "names, numbers, times and metadata always have a JSON form")]
+#[expect(
+    clippy::expect_used,
+    reason = "names, numbers, times and metadata always have a JSON form"
+)]
 fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("values have a JSON form")
 }

@@ -70,16 +70,35 @@ impl Cluster {
     /// What these keys hold, all at one revision.
     pub(super) async fn read(&self, keys: &[Vec<u8>], until: Instant) -> Result<Reading, Failure> {
         let gets: Vec<_> = keys.iter().map(|key| TxnOp::get(key.clone(), None)).collect();
-        let committed = self.transact(Txn::new().and_then(gets), Effort::Repeat, until).await?;
+        let committed = self
+            .transact(Txn::new().and_then(gets), Effort::Repeat, until)
+            .await?;
         Ok(Reading {
             revision: committed.revision,
             values: values(committed.answers),
         })
     }
 
+    /// The revision of the last write of a key; 0 when it does not exist.
+    pub(super) async fn revision_of(&self, key: &[u8], until: Instant) -> Result<i64, Failure> {
+        let reading = self.read(&[key.to_vec()], until).await?;
+        Ok(reading
+            .values
+            .iter()
+            .flatten()
+            .map(KeyValue::mod_revision)
+            .next()
+            .unwrap_or(0))
+    }
+
     /// Carries out a transaction. With [`Effort::Once`] it is sent again only when it was certainly not
     /// carried out before.
-    pub(super) async fn transact(&self, txn: Txn, effort: Effort, until: Instant) -> Result<Committed, Failure> {
+    pub(super) async fn transact(
+        &self,
+        txn: Txn,
+        effort: Effort,
+        until: Instant,
+    ) -> Result<Committed, Failure> {
         let before = self.reached.load(Ordering::SeqCst);
         let mut answer: TxnResponse = self
             .members
@@ -162,7 +181,12 @@ impl Cluster {
     }
 
     /// Everything under a prefix, from a revision on. Ends when the member has lost its leader.
-    pub(super) async fn watch(&self, prefix: &[u8], from: i64, limit: Duration) -> Result<WatchStream, Failure> {
+    pub(super) async fn watch(
+        &self,
+        prefix: &[u8],
+        from: i64,
+        limit: Duration,
+    ) -> Result<WatchStream, Failure> {
         self.members
             .ask_one(limit, |client| async move {
                 let options = WatchOptions::new().with_prefix().with_start_revision(from);
@@ -224,7 +248,9 @@ impl Cluster {
         if revision < before {
             return Err(Failure::new(
                 Kind::Foreign,
-                format!("etcd went back from revision {before} to {revision}: it was restored from a snapshot"),
+                format!(
+                    "etcd went back from revision {before} to {revision}: it was restored from a snapshot"
+                ),
             ));
         }
         self.reached.fetch_max(revision, Ordering::SeqCst);

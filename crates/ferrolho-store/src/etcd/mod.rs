@@ -1,0 +1,335 @@
+//! etcd: several servers on one cluster (cargo feature `etcd`).
+//!
+//! One key for each lock, and every write compares the revision that it rests on, so etcd's consensus decides
+//! who gets a lock. What this server knows of the locks ([`known`]) is fed by a watch ([`watch`], [`events`]) and
+//! serves guesses, timers and lists; a guess is planned ([`plan`]), queued with others ([`batch`]) and committed
+//! in one transaction ([`commit`], [`space`]). Lives are measured by the servers' own monotonic clocks and end by
+//! committed removals ([`life`]); leases are only a net below ([`leases`]). No answer comes from memory: refusals
+//! and "there is none" come from a transaction or a linearizable read too.
+//!
+//! etcd's clocks and the servers' wall clocks decide nothing. `acquired_at` and `expires_at` are the wall clock
+//! of the server that wrote, for people.
+
+mod batch;
+mod commit;
+mod compact;
+mod config;
+mod events;
+mod failure;
+mod keys;
+mod known;
+mod leases;
+mod life;
+mod load;
+mod members;
+mod plan;
+mod record;
+mod requests;
+mod space;
+mod tokens;
+mod watch;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use ferrolho_core::{Change, Live, Resource};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::batch::{Queue, Reply};
+use self::commit::{Committer, Fate};
+use self::failure::Failure;
+use self::keys::Keys;
+use self::known::{Locks, Seen};
+use self::members::{ATTEMPT, Members};
+use self::plan::all_hold;
+use self::record::Me;
+use self::requests::Cluster;
+use self::watch::Follower;
+use crate::{
+    Attempt, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page, Store,
+    StoreError,
+};
+
+pub use self::config::{EtcdConfig, EtcdUrlError};
+pub use self::members::TlsFileError;
+pub use self::tokens::raise_tokens;
+
+/// How often an attempt is planned again because others were faster, before it is given up as undone.
+const MAX_ROUNDS: usize = 32;
+
+/// How many locks are looked at in one go for a list, while nobody else can use the map.
+const SCAN_BUDGET: usize = 4096;
+
+/// Why a store on etcd does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum EtcdOpenError {
+    /// A file of its TLS cannot be read.
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
+    /// No member answers, or it refuses this client.
+    #[error("the etcd cluster does not answer: {0}")]
+    NoAnswer(String),
+}
+
+/// Locks in an etcd cluster.
+pub struct EtcdStore {
+    committer: Arc<Committer>,
+    feed: FeedSender,
+    /// None once the store is closed.
+    queue: Mutex<Option<Queue>>,
+    tasks: Mutex<Tasks>,
+}
+
+/// What works in the background. All of it ends when this is dropped.
+#[derive(Default)]
+struct Tasks {
+    /// Ends by itself when the queue is closed and empty.
+    queue: JoinSet<()>,
+    others: JoinSet<()>,
+}
+
+impl EtcdStore {
+    /// Opens the store: reads all locks, and from then on follows what all servers do.
+    pub async fn open(config: &EtcdConfig) -> Result<Self, EtcdOpenError> {
+        let me = Me {
+            number: rand::random(),
+            started: Instant::now(),
+        };
+        let cluster = Arc::new(Cluster::new(Members::new(config)?));
+        let locks = Arc::new(Locks::new(me));
+        let committer = Arc::new(Committer::new(cluster, Keys::new(&config.prefix), locks, me));
+        load::load(&committer)
+            .await
+            .map_err(|failure| EtcdOpenError::NoAnswer(failure.to_string()))?;
+        let feed = FeedSender::default();
+        let follower = Arc::new(Follower::new(Arc::clone(&committer), feed.clone()));
+        let (queue, emptying) = Queue::new(Arc::clone(&committer));
+        let mut tasks = Tasks::default();
+        tasks.queue.spawn(emptying);
+        tasks.others.spawn(life::run(Arc::clone(&committer)));
+        let prober = Arc::clone(&follower);
+        tasks.others.spawn(async move { prober.probe().await });
+        tasks.others.spawn(async move { follower.run().await });
+        if let Some(history) = config.history {
+            tasks.others.spawn(compact::run(Arc::clone(&committer), history));
+        }
+        Ok(Self {
+            committer,
+            feed,
+            queue: Mutex::new(Some(queue)),
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    fn queue(&self) -> Result<Queue, StoreError> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue
+            .clone()
+            .ok_or_else(|| StoreError::unavailable("the store is closed"))
+    }
+
+    /// The locks as they are in etcd now.
+    async fn read(&self, resources: &[&Resource], until: Instant) -> Result<Vec<Option<Seen>>, StoreError> {
+        let keys: Vec<_> = resources
+            .iter()
+            .map(|resource| self.committer.keys.lock(resource))
+            .collect();
+        let reading = self
+            .committer
+            .cluster
+            .read(&keys, until)
+            .await
+            .map_err(Failure::of_read)?;
+        let resources = resources.iter().copied();
+        self.committer
+            .learn_all(resources, reading.revision, &reading.values)
+    }
+
+    /// Sees to it that locks whose life is over are removed. Returns whether there were any.
+    ///
+    /// A lock is over when its removal is committed, so nobody is told of its end, nor that it still lives, before.
+    async fn end_overdue(&self, locks: &[Option<Seen>], until: Instant) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        let overdue: Vec<_> = locks
+            .iter()
+            .flatten()
+            .filter(|seen| seen.is_overdue(now))
+            .collect();
+        for seen in &overdue {
+            self.committer.locks.hasten(&seen.version);
+        }
+        for seen in &overdue {
+            if !self.committer.locks.ended(&seen.version, until).await {
+                return Err(StoreError::unavailable(
+                    "a lock is over and cannot be removed yet",
+                ));
+            }
+        }
+        Ok(!overdue.is_empty())
+    }
+
+    async fn round(
+        &self,
+        changes: &Arc<[Change]>,
+        not_after: Instant,
+    ) -> Result<Option<Outcome>, StoreError> {
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let resources: Vec<_> = changes.iter().map(|change| &change.resource).collect();
+        let guess: Vec<_> = resources
+            .iter()
+            .map(|resource| self.committer.locks.guess(resource))
+            .collect();
+        if self.end_overdue(&guess, until).await? {
+            return Ok(None);
+        }
+        if !all_hold(changes, &guess) {
+            let found = self.read(&resources, until).await?;
+            if self.end_overdue(&found, until).await? {
+                return Ok(None);
+            }
+            if !all_hold(changes, &found) {
+                return Ok(Some(Outcome::Stale(live(&found))));
+            }
+        }
+        match self.queue()?.submit(Arc::clone(changes), not_after).await? {
+            Reply::Fate(Fate::Done(now)) => Ok(Some(Outcome::Applied(live(&now)))),
+            Reply::Fate(Fate::Lost(found)) => {
+                let overdue = self.end_overdue(&found, until).await?;
+                let stale = !overdue && !all_hold(changes, &found);
+                Ok(stale.then(|| Outcome::Stale(live(&found))))
+            }
+            Reply::Fate(Fate::Failed(error)) => Err(error),
+            Reply::NotAsGuessed => Ok(None),
+        }
+    }
+}
+
+fn live(locks: &[Option<Seen>]) -> Vec<Option<Live>> {
+    let now = Instant::now();
+    locks
+        .iter()
+        .map(|seen| seen.as_ref().map(|seen| seen.live(now)))
+        .collect()
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    async fn find(&self, resource: &Resource) -> Result<Option<Live>, StoreError> {
+        self.queue()?;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        loop {
+            let found = self.read(&[resource], until).await?;
+            if !self.end_overdue(&found, until).await? {
+                return Ok(live(&found).into_iter().next().flatten());
+            }
+        }
+    }
+
+    async fn apply(&self, attempt: Attempt) -> Result<Outcome, StoreError> {
+        let changes: Arc<[Change]> = attempt.changes.into();
+        for _ in 0..MAX_ROUNDS {
+            if Instant::now() > attempt.not_after {
+                return Err(StoreError::TooLate);
+            }
+            if let Some(outcome) = self.round(&changes, attempt.not_after).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(StoreError::unavailable("too many others change the same locks"))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.queue()?;
+        let Committer {
+            keys, locks, cluster, ..
+        } = &*self.committer;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let noted = cluster
+            .revision_of(&keys.note, until)
+            .await
+            .map_err(Failure::of_read)?;
+        if !locks.reached(noted, until).await {
+            return Err(StoreError::unavailable("the watch on etcd is behind"));
+        }
+        loop {
+            let mut page = self.scan(query).await;
+            let overdue: Vec<_> = page.iter().cloned().map(Some).collect();
+            if self.end_overdue(&overdue, until).await? {
+                continue;
+            }
+            let more = page.len() > query.limit;
+            page.truncate(query.limit);
+            let now = Instant::now();
+            let locks = page.iter().map(|seen| seen.live(now)).collect();
+            return Ok(Page { locks, more });
+        }
+    }
+
+    fn changes(&self) -> Feed {
+        self.feed.subscribe()
+    }
+
+    async fn check(&self) -> Result<Health, StoreError> {
+        self.queue()?;
+        let Committer {
+            keys, locks, cluster, ..
+        } = &*self.committer;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let noted = cluster
+            .revision_of(&keys.note, until)
+            .await
+            .map_err(Failure::of_read)?;
+        let complaints = cluster.complaints(until).await.map_err(Failure::of_read)?;
+        if let Some(alarm) = complaints.iter().find(|complaint| complaint.contains("alarm:")) {
+            return Err(StoreError::unavailable(format!(
+                "etcd has raised an alarm: {alarm}"
+            )));
+        }
+        let mut warnings = complaints;
+        if !locks.reached(noted, Instant::now() + ATTEMPT).await {
+            warnings.push(
+                "the watch on etcd is behind: lists fail, and releases elsewhere wake nobody here".into(),
+            );
+        }
+        Ok(Health {
+            warnings,
+            clock_ahead_micros: None,
+            live_locks: u64::try_from(locks.count()).ok(),
+        })
+    }
+
+    fn traits(&self) -> EngineTraits {
+        EngineTraits {
+            name: "etcd",
+            looking_is_free: false,
+            is_shared: true,
+        }
+    }
+
+    async fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        // Each transaction is bounded, and so is what waits.
+        while tasks.queue.join_next().await.is_some() {}
+    }
+}
+
+impl EtcdStore {
+    /// The locks that a query wants, at most its limit and one more, by the map.
+    async fn scan(&self, query: &ListQuery) -> Vec<Seen> {
+        let enough = query.limit.saturating_add(1);
+        let mut page = Vec::new();
+        let mut after = query.after.clone();
+        loop {
+            let (mut wanted, last) = self.committer.locks.scan(query, after.as_ref(), SCAN_BUDGET);
+            page.append(&mut wanted);
+            after = last;
+            if page.len() >= enough || after.is_none() {
+                page.truncate(enough);
+                return page;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
