@@ -12,11 +12,13 @@
 )]
 
 mod engine;
+mod etcd;
 mod pgbouncer;
 mod postgres;
 mod proxy;
 
 pub use engine::{REQUIRE_ENGINES, missing};
+pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::{Flow, Proxy};
