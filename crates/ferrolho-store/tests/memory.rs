@@ -11,8 +11,8 @@ struct Memory(Arc<dyn Store>);
 
 #[async_trait]
 impl Engine for Memory {
-    async fn start() -> Self {
-        Self(Arc::new(MemoryStore::new(Clock::host())))
+    async fn start() -> Option<Self> {
+        Some(Self(Arc::new(MemoryStore::new(Clock::host()))))
     }
 
     fn store(&self) -> Arc<dyn Store> {

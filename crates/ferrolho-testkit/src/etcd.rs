@@ -171,9 +171,7 @@ impl Etcd {
     }
 
     fn status(&self, member: usize) -> Option<Value> {
-        if self.members[member].child.is_none() {
-            return None;
-        }
+        self.members[member].child.as_ref()?;
         let endpoint = format!("http://{}", self.address(member));
         let output = Command::new(&self.control)
             .env("ETCDCTL_API", "3")

@@ -6,11 +6,12 @@
 //! `note`, which names what ended. The server's limit of 128 operations counts the outer ones and those of the
 //! largest group: with at most 96 changes in a batch and 32 in a group it is never met.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use ferrolho_core::{Resource, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::failure::{Failure, Kind};
@@ -317,7 +318,7 @@ impl Committer {
     }
 
     fn base(&self) -> Base {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.base.lock()
     }
 
     /// Takes in the base that a transaction found instead of the one that it compared.
@@ -330,7 +331,7 @@ impl Committer {
             },
             None => Base::default(),
         };
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+        *self.base.lock() = base;
         Ok(())
     }
 }

@@ -29,10 +29,11 @@ mod space;
 mod tokens;
 mod watch;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_core::{Change, Live, Resource};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -123,7 +124,7 @@ impl EtcdStore {
     }
 
     fn queue(&self) -> Result<Queue, StoreError> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.lock();
         queue
             .clone()
             .ok_or_else(|| StoreError::unavailable("the store is closed"))
@@ -308,8 +309,8 @@ impl Store for EtcdStore {
     }
 
     async fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        self.queue.lock().take();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
         // Each transaction is bounded, and so is what waits.
         while tasks.queue.join_next().await.is_some() {}
     }

@@ -1,32 +1,25 @@
 //! The etcd engine against the suite, on one member.
-#![cfg(feature = "etcd")]
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_store::Store;
 use ferrolho_store::conformance::{Engine, Restarts, Servers};
-use ferrolho_store::etcd::{EtcdConfig, EtcdStore};
 use ferrolho_testkit::Etcd;
+
+use crate::kit::open;
 
 struct OneMember {
     etcd: Etcd,
     store: Arc<dyn Store>,
 }
 
-impl OneMember {
-    async fn open(etcd: &Etcd) -> Arc<dyn Store> {
-        let config: EtcdConfig = etcd.url().parse().unwrap();
-        Arc::new(EtcdStore::open(&config).await.unwrap())
-    }
-}
-
 #[async_trait]
 impl Engine for OneMember {
-    async fn start() -> Self {
-        let etcd = Etcd::start().unwrap();
-        let store = Self::open(&etcd).await;
-        Self { etcd, store }
+    async fn start() -> Option<Self> {
+        let etcd = Etcd::start()?;
+        let store = open(&etcd).await;
+        Some(Self { etcd, store })
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -38,7 +31,7 @@ impl Engine for OneMember {
 impl Restarts for OneMember {
     async fn reopen(&mut self) -> Arc<dyn Store> {
         self.store.close().await;
-        self.store = Self::open(&self.etcd).await;
+        self.store = open(&self.etcd).await;
         Arc::clone(&self.store)
     }
 }
@@ -46,7 +39,7 @@ impl Restarts for OneMember {
 #[async_trait]
 impl Servers for OneMember {
     async fn another(&self) -> Arc<dyn Store> {
-        Self::open(&self.etcd).await
+        open(&self.etcd).await
     }
 }
 

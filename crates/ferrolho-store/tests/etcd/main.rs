@@ -1,0 +1,7 @@
+//! The etcd engine on real clusters. Needs etcd and etcdctl; without them each test says that it did not run, or
+//! fails when `FERROLHO_REQUIRE_ENGINES` is 1.
+#![cfg(feature = "etcd")]
+#![expect(clippy::unwrap_used, reason = "tests: what does not hold is a panic")]
+
+mod conformance;
+mod kit;
