@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod etcd;
 mod feed;
 mod memory;
+mod sqlite;
 mod table;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 pub use feed::{Feed, FeedItem, FeedSender};
 pub use memory::MemoryStore;
+pub use sqlite::{SqliteOpenError, SqliteStore, lift_tokens};
 
 /// What every engine does.
 ///

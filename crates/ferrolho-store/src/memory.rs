@@ -128,7 +128,7 @@ impl Store for MemoryStore {
     async fn find(&self, resource: &Resource) -> Result<Option<Live>, StoreError> {
         let state = self.inner.open_state()?;
         let now = self.inner.clock.now();
-        Ok(state.table.get(resource).and_then(|held| held.live(now)))
+        Ok(state.table.find(resource, now).answer)
     }
 
     async fn apply(&self, attempt: Attempt) -> Result<Outcome, StoreError> {
@@ -146,7 +146,7 @@ impl Store for MemoryStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let state = self.inner.open_state()?;
-        Ok(state.table.list(query, self.inner.clock.now()))
+        Ok(state.table.list(query, self.inner.clock.now()).answer)
     }
 
     fn changes(&self) -> Feed {

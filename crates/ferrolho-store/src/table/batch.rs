@@ -42,13 +42,9 @@ impl Batch {
             .iter()
             .map(|change| self.look(table, &change.resource).cloned())
             .collect();
-        let live = |held: &Option<Arc<Held>>| held.as_ref().and_then(|held| held.live(self.now));
-        let as_expected = changes
-            .iter()
-            .zip(&current)
-            .all(|(change, held)| is_as_expected(&change.expected, self.now, held.as_deref()));
-        if !as_expected {
-            return Ok(Outcome::Stale(current.iter().map(live).collect()));
+        let refs: Vec<_> = current.iter().map(Option::as_ref).collect();
+        if let Some(refusal) = refusal(changes, &refs, self.now) {
+            return Ok(refusal);
         }
         let tokens = self.draw(changes)?;
         let applied = changes
@@ -74,6 +70,28 @@ impl Batch {
             }
         }
         reaped
+    }
+
+    /// The moment at which the batch decides.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Whether there is nothing to make durable.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.overlay.is_empty()
+    }
+
+    /// What the batch leaves on each resource that it touched, in the order of their bytes.
+    pub(crate) fn writes(&self) -> impl ExactSizeIterator<Item = (&Resource, Option<&Held>)> {
+        self.overlay
+            .iter()
+            .map(|(resource, held)| (resource, held.as_deref()))
+    }
+
+    /// The highest token drawn so far, by this batch or before it.
+    pub(crate) fn top_token(&self) -> u64 {
+        self.top_token
     }
 
     /// Makes the batch part of the table, and returns its events in order.
@@ -185,6 +203,16 @@ impl Batch {
             reason,
         });
     }
+}
+
+/// The answer to changes whose expectations do not all hold on these locks.
+pub(super) fn refusal(changes: &[Change], current: &[Option<&Arc<Held>>], now: Timestamp) -> Option<Outcome> {
+    let as_expected = changes
+        .iter()
+        .zip(current)
+        .all(|(change, held)| is_as_expected(&change.expected, now, held.map(AsRef::as_ref)));
+    let live = |held: Option<&Arc<Held>>| held.and_then(|held| held.live(now));
+    (!as_expected).then(|| Outcome::Stale(current.iter().copied().map(live).collect()))
 }
 
 fn is_as_expected(expected: &Expected, now: Timestamp, held: Option<&Held>) -> bool {

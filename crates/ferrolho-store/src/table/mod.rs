@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ferrolho_core::{FencingToken, Live, Lock, Mark, Resource, Timestamp};
+use ferrolho_core::{Change, FencingToken, Live, Lock, Mark, Resource, Timestamp};
 
-use crate::{ListQuery, Page};
+use crate::{ListQuery, Outcome, Page};
 use index::{ByEnd, ByOwner, OwnerKey};
 
 pub(crate) use batch::Batch;
@@ -43,6 +43,28 @@ impl Held {
             mark: self.mark.clone(),
             left: self.lock.expires_at.since(now),
         })
+    }
+}
+
+/// What a read found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading<T> {
+    pub(crate) answer: T,
+    /// The latest end among the locks that were taken for over though they are still in the table. While a
+    /// batch is on its way to the disk it may hold a renewal of such a lock, decided in time.
+    pub(crate) over_since: Option<Timestamp>,
+}
+
+impl<T> Reading<T> {
+    fn new(answer: T) -> Self {
+        Self {
+            answer,
+            over_since: None,
+        }
+    }
+
+    fn pass_over(&mut self, held: &Held) {
+        self.over_since = self.over_since.max(Some(held.lock.expires_at));
     }
 }
 
@@ -73,14 +95,50 @@ impl Table {
         }
     }
 
+    /// Takes these locks in the place of all that are here, and draws tokens above `top_token`. The history goes
+    /// on.
+    pub(crate) fn load(&mut self, locks: Vec<Held>, top_token: u64) {
+        let locks: Vec<_> = locks.into_iter().map(Arc::new).collect();
+        // Built in one go, which packs the nodes.
+        self.by_end = locks.iter().cloned().map(ByEnd).collect();
+        self.by_owner = locks.iter().cloned().map(ByOwner).collect();
+        self.by_resource = locks
+            .into_iter()
+            .map(|held| (held.lock.resource.clone(), held))
+            .collect();
+        self.top_token = self.top_token.max(top_token);
+    }
+
     /// The lock on a resource, whether it still lives or not.
     pub(crate) fn get(&self, resource: &Resource) -> Option<&Arc<Held>> {
         self.by_resource.get(resource)
     }
 
+    /// The live lock on a resource.
+    pub(crate) fn find(&self, resource: &Resource, now: Timestamp) -> Reading<Option<Live>> {
+        let mut reading = Reading::new(None);
+        if let Some(held) = self.get(resource) {
+            reading.answer = held.live(now);
+            if reading.answer.is_none() {
+                reading.pass_over(held);
+            }
+        }
+        reading
+    }
+
+    /// The refusal of changes that cannot be carried out on what is committed.
+    pub(crate) fn refuse(&self, changes: &[Change], now: Timestamp) -> Reading<Option<Outcome>> {
+        let current: Vec<_> = changes.iter().map(|change| self.get(&change.resource)).collect();
+        let mut reading = Reading::new(batch::refusal(changes, &current, now));
+        for held in current.into_iter().flatten().filter(|held| !held.is_live(now)) {
+            reading.pass_over(held);
+        }
+        reading
+    }
+
     /// A page of the live locks, in the order of their resources' bytes. Costs in proportion to the page when
     /// only a prefix is asked for, and to what the owner holds when one is named.
-    pub(crate) fn list(&self, query: &ListQuery, now: Timestamp) -> Page {
+    pub(crate) fn list(&self, query: &ListQuery, now: Timestamp) -> Reading<Page> {
         let after = query.after.as_ref().map_or("", Resource::as_str);
         let start = if after < query.prefix.as_str() {
             Bound::Included(query.prefix.as_str())
@@ -129,6 +187,11 @@ impl Table {
         self.by_end.len() - self.dead(now).count()
     }
 
+    /// The highest token drawn so far; 0 for none.
+    pub(crate) fn top_token(&self) -> u64 {
+        self.top_token
+    }
+
     /// Sets the lock on a resource, or that there is none.
     pub(crate) fn put(&mut self, resource: &Resource, held: Option<Arc<Held>>) {
         let old = match held {
@@ -163,15 +226,22 @@ impl Table {
 }
 
 /// The first of these locks that the query wants.
-fn page<'t>(locks: impl Iterator<Item = &'t Arc<Held>>, query: &ListQuery, now: Timestamp) -> Page {
-    let mut wanted = locks
-        .filter(|held| query.wants(&held.lock))
-        .filter_map(|held| held.live(now));
-    let locks = wanted.by_ref().take(query.limit).collect();
-    Page {
-        locks,
-        more: wanted.next().is_some(),
+fn page<'t>(locks: impl Iterator<Item = &'t Arc<Held>>, query: &ListQuery, now: Timestamp) -> Reading<Page> {
+    let mut reading = Reading::new(Page {
+        locks: Vec::new(),
+        more: false,
+    });
+    for held in locks.filter(|held| query.wants(&held.lock)) {
+        match held.live(now) {
+            None => reading.pass_over(held),
+            Some(_) if reading.answer.locks.len() == query.limit => {
+                reading.answer.more = true;
+                break;
+            }
+            Some(live) => reading.answer.locks.push(live),
+        }
     }
+    reading
 }
 
 /// No number below 2^53 is left for another grant.

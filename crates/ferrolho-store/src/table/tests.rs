@@ -159,7 +159,7 @@ proptest! {
             .filter(|held| query.wants(&held.lock))
             .filter_map(|held| held.live(now))
             .collect();
-        let page = table.list(&query, now);
+        let page = table.list(&query, now).answer;
         prop_assert_eq!(page.more, wanted.len() > limit);
         prop_assert_eq!(&page.locks[..], &wanted[..wanted.len().min(limit)]);
         prop_assert_eq!(table.live_locks(now), plain.values().filter(|held| held.is_live(now)).count());
