@@ -7,10 +7,11 @@
 //! a [`TimeSource`]: the machine, tokio's time (which tests pause), or a hand that steps it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ferrolho_core::Timestamp;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
@@ -239,15 +240,11 @@ impl SteppedTime {
     }
 
     fn change(&self, change: impl FnOnce(&mut Stepped)) {
-        let mut time = self.lock();
+        let mut time = self.0.lock();
         change(&mut time);
         for tell in &time.tell {
             tell();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stepped> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,19 +256,19 @@ impl fmt::Debug for SteppedTime {
 
 impl TimeSource for SteppedTime {
     fn wall(&self) -> Timestamp {
-        Timestamp::from_micros(self.lock().wall_micros)
+        Timestamp::from_micros(self.0.lock().wall_micros)
     }
 
     fn since_boot(&self) -> Duration {
-        self.lock().since_boot
+        self.0.lock().since_boot
     }
 
     fn boot_id(&self) -> String {
-        format!("boot {}", self.lock().boots)
+        format!("boot {}", self.0.lock().boots)
     }
 
     fn on_step(&self, tell: OnStep) {
-        self.lock().tell.push(tell);
+        self.0.lock().tell.push(tell);
     }
 }
 

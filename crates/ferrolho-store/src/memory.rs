@@ -3,11 +3,12 @@
 //! A [`Table`] under a mutex, changed in the caller's task: there is no thread, so under tokio's paused time a
 //! simulation repeats exactly. One task sleeps until the earliest end and removes what is over.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ferrolho_core::{FencingToken, Live, Resource, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -77,12 +78,8 @@ impl Drop for MemoryStore {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open_state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.is_closed {
             return Err(StoreError::unavailable("the store is closed"));
         }
@@ -90,7 +87,7 @@ impl Inner {
     }
 
     fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.reaper.notify_one();
     }
 

@@ -20,11 +20,12 @@ mod wal;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use ferrolho_core::{Live, Resource, Timestamp};
+use parking_lot::RwLock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::warn;
@@ -62,7 +63,7 @@ struct Queue(RwLock<Option<SyncSender<Message>>>);
 impl Queue {
     fn send(&self, message: Message) -> Result<(), StoreError> {
         let closed = || StoreError::unavailable("the store is closed");
-        let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.0.read();
         match sender.as_ref().ok_or_else(closed)?.try_send(message) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => Err(StoreError::unavailable("too many attempts wait for the disk")),
@@ -71,7 +72,7 @@ impl Queue {
     }
 
     fn close(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.0.write().take();
     }
 }
 

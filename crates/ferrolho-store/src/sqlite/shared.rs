@@ -1,8 +1,9 @@
 //! What the readers and the writer share: the table, and whether it may be believed.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use ferrolho_core::Timestamp;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use super::rows::Loaded;
@@ -102,11 +103,11 @@ impl Shared {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     /// Looks at the table once, without waiting. `done` is a time up to which the ends of locks are settled.

@@ -22,10 +22,10 @@ impl Sqlite {
 
 #[async_trait]
 impl Engine for Sqlite {
-    async fn start() -> Self {
+    async fn start() -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let store = Arc::new(SqliteStore::open(&Self::path(&directory)).unwrap());
-        Self { directory, store }
+        Some(Self { directory, store })
     }
 
     fn store(&self) -> Arc<dyn Store> {
