@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod etcd;
 mod feed;
 mod memory;
+mod open;
 mod sqlite;
 mod table;
 
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 pub use feed::{Feed, FeedItem, FeedSender};
 pub use memory::MemoryStore;
+pub use open::{OpenError, StoreUrl, StoreUrlError, open};
 pub use sqlite::{SqliteOpenError, SqliteStore, lift_tokens};
 
 /// What every engine does.

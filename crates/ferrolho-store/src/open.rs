@@ -1,0 +1,181 @@
+//! Which store: from the text that an operator gives to a store that is open.
+//!
+//! The text is parsed once, into a [`StoreUrl`] that cannot be wrong in form. Neither it nor any error here shows
+//! a password: the text itself is in no message.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::clock::Clock;
+#[cfg(feature = "etcd")]
+use crate::etcd::{EtcdConfig, EtcdOpenError, EtcdStore, EtcdUrlError};
+use crate::{MemoryStore, SqliteOpenError, SqliteStore, Store};
+
+/// Where the locks are to live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `memory:`: in this process, and gone with it.
+    Memory,
+    /// `sqlite:PATH`: in this file.
+    Sqlite(PathBuf),
+    /// `etcd://host,host`: in this cluster.
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdConfig),
+}
+
+/// Why a text names no store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreUrlError {
+    /// It begins with nothing that is known.
+    #[error("a store is memory:, sqlite:PATH, postgres://… or etcd://…")]
+    Unknown,
+    /// There is more than `memory:`.
+    #[error("the memory store is memory:, with nothing after the colon")]
+    Memory,
+    /// There is no path, or something that is none.
+    #[error("a SQLite store is sqlite:PATH, with the path of a file and no parameters")]
+    Sqlite,
+    /// A program that was built without the engine for this store.
+    #[error("this ferrolho was built without etcd; build it with: cargo build --release --features etcd")]
+    WithoutEtcd,
+    /// The engine for this store is not there yet.
+    #[error("this version has no PostgreSQL engine")]
+    WithoutPostgres,
+    /// Something in an etcd URL.
+    #[cfg(feature = "etcd")]
+    #[error(transparent)]
+    Etcd(#[from] EtcdUrlError),
+}
+
+impl FromStr for StoreUrl {
+    type Err = StoreUrlError;
+
+    fn from_str(text: &str) -> Result<Self, StoreUrlError> {
+        let (scheme, rest) = text.split_once(':').ok_or(StoreUrlError::Unknown)?;
+        match scheme {
+            "memory" if rest.is_empty() => Ok(Self::Memory),
+            "memory" => Err(StoreUrlError::Memory),
+            "sqlite" => parse_path(rest).map(Self::Sqlite).ok_or(StoreUrlError::Sqlite),
+            "postgres" | "postgresql" => Err(StoreUrlError::WithoutPostgres),
+            #[cfg(feature = "etcd")]
+            "etcd" => Ok(Self::Etcd(text.parse()?)),
+            #[cfg(not(feature = "etcd"))]
+            "etcd" => Err(StoreUrlError::WithoutEtcd),
+            _ => Err(StoreUrlError::Unknown),
+        }
+    }
+}
+
+/// The path after `sqlite:`. Three slashes are the other usual way to write an absolute path. Two, `:memory:` and
+/// parameters mean something to other programs and would each make a file of an odd name here.
+fn parse_path(text: &str) -> Option<PathBuf> {
+    let path = match text.strip_prefix("//") {
+        Some(rest) if rest.starts_with('/') => rest,
+        Some(_) => return None,
+        None => text,
+    };
+    let is_odd = path.is_empty() || path.ends_with('/') || path.contains(['?', '\0']) || path == ":memory:";
+    (!is_odd).then(|| PathBuf::from(path))
+}
+
+/// The store's name for people, with nothing secret.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(config) => config.fmt(f),
+        }
+    }
+}
+
+/// Why a store was not opened. Each message is one line without secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file.
+    #[error(transparent)]
+    Sqlite(#[from] SqliteOpenError),
+    /// The cluster.
+    #[cfg(feature = "etcd")]
+    #[error(transparent)]
+    Etcd(#[from] EtcdOpenError),
+    /// The thread that opened it has ended.
+    #[error("opening the store was cut short")]
+    CutShort,
+}
+
+/// Opens the store. Must be called within a tokio runtime.
+pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
+    match url {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(Clock::host()))),
+        StoreUrl::Sqlite(path) => {
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || SqliteStore::open(&path));
+            Ok(Arc::new(opening.await.map_err(|_| OpenError::CutShort)??))
+        }
+        #[cfg(feature = "etcd")]
+        StoreUrl::Etcd(config) => Ok(Arc::new(EtcdStore::open(config).await?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_that_can_be_named() {
+        for (text, shown) in [
+            ("memory:", "memory:"),
+            ("sqlite:ferrolho.db", "sqlite:ferrolho.db"),
+            ("sqlite:/var/lib/x.db", "sqlite:/var/lib/x.db"),
+            ("sqlite:///var/lib/x.db", "sqlite:/var/lib/x.db"),
+            ("sqlite:with space: and é.db", "sqlite:with space: and é.db"),
+        ] {
+            assert_eq!(text.parse::<StoreUrl>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_names_no_store_is_refused_in_one_line_without_secrets() {
+        for text in [
+            "",
+            "memory",
+            "memory:x",
+            "ferrolho.db",
+            "sqlite:",
+            "sqlite://x.db",
+            "sqlite:dir/",
+            "sqlite::memory:",
+            "sqlite:x.db?mode=ro",
+            "redis://user:secret@host",
+            "mysql:secret",
+            "SQLITE:x.db",
+            "user:secret@host/db",
+        ] {
+            let message = text.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(
+                !message.contains("secret") && !message.contains('\n'),
+                "{text}: {message}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_is_opened_by_its_name() {
+        assert_eq!(open(&StoreUrl::Memory).await.unwrap().traits().name, "memory");
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", directory.path().join("x.db").display());
+        let store = open(&url.parse().unwrap()).await.unwrap();
+        assert_eq!(store.traits().name, "sqlite");
+        store.close().await;
+        let nowhere = format!("sqlite:{}", directory.path().join("no/x.db").display());
+        let refused = open(&nowhere.parse().unwrap()).await.err().unwrap().to_string();
+        assert!(
+            refused.contains("no/x.db") && !refused.contains('\n'),
+            "{refused}"
+        );
+    }
+}
