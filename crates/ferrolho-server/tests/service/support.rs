@@ -1,0 +1,120 @@
+//! Five lines to add a test: a service in paused time and short words for what callers do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrolho_core::rules::ReleaseResult;
+use ferrolho_core::{Claim, Holder, Lock, Mark, Owner, Resource, Timestamp, Ttl, Wait};
+use ferrolho_server::service::{AcquireRequest, Acquired, Limits, Refusal, ReleaseRequest, Service};
+use ferrolho_store::clock::{Clock, TokioTime};
+use ferrolho_store::MemoryStore;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+pub fn memory() -> Arc<MemoryStore> {
+    let time = TokioTime::starting_at(Timestamp::from_micros(1_800_000_000_000_000));
+    Arc::new(MemoryStore::new(Clock::new(Arc::new(time))))
+}
+
+pub fn service() -> Arc<Service> {
+    Service::start(memory(), Limits::default())
+}
+
+pub fn holder(owner: &str) -> Holder {
+    Holder {
+        owner: Owner::new(owner).unwrap(),
+        principal: None,
+    }
+}
+
+pub fn resource(name: &str) -> Resource {
+    Resource::new(name).unwrap()
+}
+
+pub fn request(owner: &str, resources: &str, ttl: i128, wait: i128) -> AcquireRequest {
+    AcquireRequest {
+        resources: resources.split(' ').map(resource).collect(),
+        holder: holder(owner),
+        ttl: Ttl::new(ttl, Ttl::MAX).unwrap(),
+        wait: Wait::new(wait).unwrap(),
+        metadata: None,
+        key: None,
+        arrived: Instant::now(),
+    }
+}
+
+pub fn keyed(key: &str, mut request: AcquireRequest) -> AcquireRequest {
+    request.key = Some(Mark::from_key(key).unwrap());
+    request
+}
+
+/// What one who asks gets: the locks, or nothing.
+pub fn locks(acquired: Result<Acquired, Refusal>) -> Option<Vec<Lock>> {
+    match acquired.unwrap() {
+        Acquired::Granted(locks) => Some(locks),
+        Acquired::Held { .. } => None,
+    }
+}
+
+pub async fn take(service: &Arc<Service>, owner: &str, names: &str, ttl: i128) -> Option<Lock> {
+    let acquired = service.acquire(request(owner, names, ttl, 0)).await;
+    locks(acquired).map(|mut locks| locks.remove(0))
+}
+
+/// A caller that waits in a task of its own, and stands in line when this returns.
+pub async fn stand(
+    service: &Arc<Service>,
+    request: AcquireRequest,
+) -> JoinHandle<Result<Acquired, Refusal>> {
+    let before = service.waiting();
+    let asking = Arc::clone(service);
+    let task = tokio::spawn(async move { asking.acquire(request).await });
+    for _ in 0..1_000 {
+        if service.waiting() > before || task.is_finished() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+pub async fn wait(
+    service: &Arc<Service>,
+    owner: &str,
+    names: &str,
+    ttl: i128,
+    wait: i128,
+) -> JoinHandle<Result<Acquired, Refusal>> {
+    stand(service, request(owner, names, ttl, wait)).await
+}
+
+pub async fn release(service: &Arc<Service>, owner: &str, name: &str) -> ReleaseResult {
+    let released = service.release(ReleaseRequest {
+        resource: resource(name),
+        claim: Claim {
+            holder: holder(owner),
+            token: None,
+        },
+        arrived: Instant::now(),
+    });
+    released.await.unwrap()
+}
+
+pub async fn owner_of(service: &Arc<Service>, name: &str) -> Option<String> {
+    let lock = service.find(&resource(name)).await.unwrap();
+    lock.map(|lock| lock.owner.to_string())
+}
+
+/// Lets everything that can go on go on, without time passing.
+pub async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// After the places that were kept are over, nothing may be left.
+pub async fn assert_nothing_left(service: &Arc<Service>) {
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    settle().await;
+    assert_eq!(service.footprint(), 0, "places, queues, alarms or untold grants are left behind");
+}
