@@ -55,9 +55,7 @@ async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
             FeedItem::Gap => {
                 service.bus.gap();
                 let contended = service.queues.lock().contended();
-                for resource in &contended {
-                    service.poke(resource);
-                }
+                service.poke(&contended);
             }
         }
     }
@@ -83,7 +81,7 @@ impl Service {
             match wake {
                 None => return,
                 Some(Wake::Forget(place)) => self.queues.lock().forget(place),
-                Some(Wake::Look(resource)) => self.poke(&resource),
+                Some(Wake::Look(resource)) => self.poke(&[resource]),
             }
         }
     }
@@ -106,7 +104,9 @@ impl Service {
                     let left = event.lock.expires_at.since(event.at);
                     self.look_after(resource, left);
                 }
-                EventKind::Released | EventKind::Expired | EventKind::Forced => self.poke(resource),
+                EventKind::Released | EventKind::Expired | EventKind::Forced => {
+                    self.poke(std::slice::from_ref(resource))
+                }
             }
         }
     }
@@ -129,16 +129,14 @@ impl Service {
             }
     }
 
-    /// Something has happened to a resource: whoever is in front tries, if anybody waits.
-    pub(super) fn poke(self: &Arc<Self>, resource: &Resource) {
-        let attempt = self.queues.lock().begin_try(resource, Instant::now());
-        match attempt {
-            Some(attempt) => {
-                let service = Arc::clone(self);
-                tokio::spawn(async move { service.carry_out(attempt).await });
-            }
-            None => self.timekeeper.notify_one(),
+    /// Something has happened to these resources: whoever is in front tries, if anybody waits.
+    pub(super) fn poke(self: &Arc<Self>, resources: &[Resource]) {
+        let attempts = self.queues.lock().begin_tries(resources, Instant::now());
+        for attempt in attempts {
+            let service = Arc::clone(self);
+            tokio::spawn(async move { service.carry_out(attempt).await });
         }
+        self.timekeeper.notify_one();
     }
 
     async fn carry_out(self: Arc<Self>, attempt: Try) {
@@ -228,19 +226,13 @@ impl Service {
         let look_now = self.queues.lock().end_try(attempt.place, look_at, Instant::now());
         self.timekeeper.notify_one();
         if look_now {
-            self.poke_all(&attempt.resources);
+            self.poke(&attempt.resources);
         }
     }
 
     /// The attempt came to nothing for good: everybody at its place is told.
     pub(super) fn give_up(self: &Arc<Self>, attempt: &Try, no: No) {
         self.queues.lock().fail(attempt.place, no);
-        self.poke_all(&attempt.resources);
-    }
-
-    pub(super) fn poke_all(self: &Arc<Self>, resources: &[Resource]) {
-        for resource in resources {
-            self.poke(resource);
-        }
+        self.poke(&attempt.resources);
     }
 }

@@ -107,7 +107,7 @@ impl Service {
         };
         match self.store.apply(attempt).await? {
             Outcome::Applied(_) => {
-                self.poke(resource);
+                self.poke(std::slice::from_ref(resource));
                 Ok(Ended::Done)
             }
             Outcome::Stale(mut now) => Ok(Ended::Stale(now.pop().flatten())),

@@ -355,19 +355,24 @@ impl Queues {
         }
     }
 
-    /// The attempt that the first place of this queue should make now, if it is in front of all its queues and
-    /// makes none already.
-    pub(super) fn begin_try(&mut self, resource: &Resource, now: Instant) -> Option<Try> {
-        let queue = self.lines.get_mut(resource)?;
-        if let Some(until) = queue.stand_back_until {
-            if now < until {
-                self.arm(resource, until);
-                return None;
+    /// Something has happened to these resources: the attempts that the first places of their queues should make
+    /// now, each once. A place tries only when it is in front of all its queues, and one attempt at a time.
+    pub(super) fn begin_tries(&mut self, resources: &[Resource], now: Instant) -> Vec<Try> {
+        let mut fronts = BTreeSet::new();
+        for resource in resources {
+            let Some(line) = self.lines.get_mut(resource) else {
+                continue;
+            };
+            match line.stand_back_until {
+                Some(until) if now < until => self.arm(resource, until),
+                _ => {
+                    line.stand_back_until = None;
+                    line.handing_over_since = None;
+                    fronts.extend(self.front(resource));
+                }
             }
-            queue.stand_back_until = None;
         }
-        queue.handing_over_since = None;
-        self.front(resource)
+        fronts.into_iter().filter_map(|id| self.begin_try(id)).collect()
     }
 
     /// The attempt of the one to whom a release of this resource hands it over, if there is one. On a store that
@@ -383,30 +388,39 @@ impl Queues {
             self.arm(resource, now + STAND_BACK);
             return None;
         }
-        let heir = self.front(resource)?;
+        let heir = self.front(resource).and_then(|id| self.begin_try(id))?;
         if let Some(queue) = self.lines.get_mut(resource) {
             queue.handing_over_since.get_or_insert(now);
         }
         Some(heir)
     }
 
-    fn front(&mut self, resource: &Resource) -> Option<Try> {
+    /// The first place of this queue, if it is the first of all its queues.
+    fn front(&self, resource: &Resource) -> Option<PlaceId> {
         let id = *self.lines.get(resource)?.present.first()?;
-        let place = self.places.get_mut(&id)?;
         let is_first = |resource: &Resource| {
             self.lines
                 .get(resource)
-                .is_some_and(|queue| queue.present.first() == Some(&id))
+                .is_some_and(|line| line.present.first() == Some(&id))
         };
-        if !place.key.resources.iter().all(is_first) {
-            return None;
-        }
+        self.places
+            .get(&id)?
+            .key
+            .resources
+            .iter()
+            .all(is_first)
+            .then_some(id)
+    }
+
+    fn begin_try(&mut self, id: PlaceId) -> Option<Try> {
+        let place = self.places.get_mut(&id)?;
         if place.trying != Trying::No {
             place.trying = Trying::YesAndAgain;
             return None;
         }
+        let attempt = place.newest_try(id)?;
         place.trying = Trying::Yes;
-        place.newest_try(id)
+        Some(attempt)
     }
 
     /// The attempt failed: the place waits on, and looks again at `look_at` or when something happens. Callers

@@ -25,7 +25,7 @@ impl Service {
         let deadline = request.deadline();
         let mut ticket = self.enter(&request, &key, grant)?;
         // Standing in line comes before the look that makes it wait: whatever ends from now on is seen.
-        self.poke_all(&key.resources);
+        self.poke(&key.resources);
         let verdict = match timeout_at(deadline, &mut ticket.answer).await {
             Ok(verdict) => verdict,
             // Once its grant is on the way, the commit answers a caller and not its deadline.
@@ -98,7 +98,7 @@ impl Drop for Ticket {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        self.service.poke_all(&freed);
+        self.service.poke(&freed);
         self.answer.close();
         if let (false, Ok(Ok(given))) = (self.is_answered, self.answer.try_recv()) {
             let service = Arc::clone(&self.service);

@@ -86,7 +86,11 @@ async fn crossing_sets_never_block_each_other_for_ever() {
         }));
     }
     for caller in callers {
-        assert_eq!(caller.await.unwrap(), 60, "somebody was stuck until its time was up");
+        assert_eq!(
+            caller.await.unwrap(),
+            60,
+            "somebody was stuck until its time was up"
+        );
     }
     assert_nothing_left(&service).await;
 }

@@ -6,32 +6,32 @@ use std::time::Duration;
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::{Claim, Holder, Lock, Mark, Owner, Resource, Timestamp, Ttl, Wait};
 use ferrolho_server::service::{AcquireRequest, Acquired, Limits, Refusal, ReleaseRequest, Service};
-use ferrolho_store::clock::{Clock, TokioTime};
 use ferrolho_store::MemoryStore;
+use ferrolho_store::clock::{Clock, TokioTime};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub fn memory() -> Arc<MemoryStore> {
+pub(crate) fn memory() -> Arc<MemoryStore> {
     let time = TokioTime::starting_at(Timestamp::from_micros(1_800_000_000_000_000));
     Arc::new(MemoryStore::new(Clock::new(Arc::new(time))))
 }
 
-pub fn service() -> Arc<Service> {
+pub(crate) fn service() -> Arc<Service> {
     Service::start(memory(), Limits::default())
 }
 
-pub fn holder(owner: &str) -> Holder {
+pub(crate) fn holder(owner: &str) -> Holder {
     Holder {
         owner: Owner::new(owner).unwrap(),
         principal: None,
     }
 }
 
-pub fn resource(name: &str) -> Resource {
+pub(crate) fn resource(name: &str) -> Resource {
     Resource::new(name).unwrap()
 }
 
-pub fn request(owner: &str, resources: &str, ttl: i128, wait: i128) -> AcquireRequest {
+pub(crate) fn request(owner: &str, resources: &str, ttl: i128, wait: i128) -> AcquireRequest {
     AcquireRequest {
         resources: resources.split(' ').map(resource).collect(),
         holder: holder(owner),
@@ -43,29 +43,26 @@ pub fn request(owner: &str, resources: &str, ttl: i128, wait: i128) -> AcquireRe
     }
 }
 
-pub fn keyed(key: &str, mut request: AcquireRequest) -> AcquireRequest {
+pub(crate) fn keyed(key: &str, mut request: AcquireRequest) -> AcquireRequest {
     request.key = Some(Mark::from_key(key).unwrap());
     request
 }
 
 /// What one who asks gets: the locks, or nothing.
-pub fn locks(acquired: Result<Acquired, Refusal>) -> Option<Vec<Lock>> {
+pub(crate) fn locks(acquired: Result<Acquired, Refusal>) -> Option<Vec<Lock>> {
     match acquired.unwrap() {
         Acquired::Granted(locks) => Some(locks),
         Acquired::Held { .. } => None,
     }
 }
 
-pub async fn take(service: &Arc<Service>, owner: &str, names: &str, ttl: i128) -> Option<Lock> {
+pub(crate) async fn take(service: &Arc<Service>, owner: &str, names: &str, ttl: i128) -> Option<Lock> {
     let acquired = service.acquire(request(owner, names, ttl, 0)).await;
     locks(acquired).map(|mut locks| locks.remove(0))
 }
 
 /// A caller that waits in a task of its own, and stands in line when this returns.
-pub async fn stand(
-    service: &Arc<Service>,
-    request: AcquireRequest,
-) -> JoinHandle<Result<Acquired, Refusal>> {
+pub(crate) async fn stand(service: &Arc<Service>, request: AcquireRequest) -> JoinHandle<Result<Acquired, Refusal>> {
     let before = service.waiting();
     let asking = Arc::clone(service);
     let task = tokio::spawn(async move { asking.acquire(request).await });
@@ -78,7 +75,7 @@ pub async fn stand(
     task
 }
 
-pub async fn wait(
+pub(crate) async fn wait(
     service: &Arc<Service>,
     owner: &str,
     names: &str,
@@ -88,7 +85,7 @@ pub async fn wait(
     stand(service, request(owner, names, ttl, wait)).await
 }
 
-pub async fn release(service: &Arc<Service>, owner: &str, name: &str) -> ReleaseResult {
+pub(crate) async fn release(service: &Arc<Service>, owner: &str, name: &str) -> ReleaseResult {
     let released = service.release(ReleaseRequest {
         resource: resource(name),
         claim: Claim {
@@ -100,21 +97,25 @@ pub async fn release(service: &Arc<Service>, owner: &str, name: &str) -> Release
     released.await.unwrap()
 }
 
-pub async fn owner_of(service: &Arc<Service>, name: &str) -> Option<String> {
+pub(crate) async fn owner_of(service: &Arc<Service>, name: &str) -> Option<String> {
     let lock = service.find(&resource(name)).await.unwrap();
     lock.map(|lock| lock.owner.to_string())
 }
 
 /// Lets everything that can go on go on, without time passing.
-pub async fn settle() {
+pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
 /// After the places that were kept are over, nothing may be left.
-pub async fn assert_nothing_left(service: &Arc<Service>) {
+pub(crate) async fn assert_nothing_left(service: &Arc<Service>) {
     tokio::time::sleep(Duration::from_secs(6)).await;
     settle().await;
-    assert_eq!(service.footprint(), 0, "places, queues, alarms or untold grants are left behind");
+    assert_eq!(
+        service.footprint(),
+        0,
+        "places, queues, alarms or untold grants are left behind"
+    );
 }
