@@ -5,3 +5,5 @@
 
 mod conformance;
 mod kit;
+mod lives;
+mod shared;
