@@ -206,6 +206,30 @@ impl Etcd {
         self.spawn(member);
     }
 
+    /// Keeps a copy of the data of a member that was killed, as a back-up would.
+    pub fn save(&self, member: usize) {
+        self.copy(member, "data", "saved");
+    }
+
+    /// Puts the saved copy in the place of what a member that was killed has.
+    pub fn restore(&self, member: usize) {
+        self.copy(member, "saved", "data");
+    }
+
+    fn copy(&self, member: usize, from: &str, to: &str) {
+        assert!(self.members[member].child.is_none(), "the member runs");
+        let place = |name: &str| self.dir.path().join(format!("{name}{member}"));
+        let _ = fs::remove_dir_all(place(to));
+        let copied = Command::new("cp")
+            .arg("-r")
+            .args([place(from), place(to)])
+            .status();
+        assert!(
+            copied.is_ok_and(|status| status.success()),
+            "cp of a member's data"
+        );
+    }
+
     /// Waits until the cluster answers again.
     pub fn wait_until_up(&mut self) {
         assert!(self.is_up(), "etcd did not come up again: {}", self.log());

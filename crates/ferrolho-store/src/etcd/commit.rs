@@ -7,7 +7,7 @@
 //! largest group: with at most 96 changes in a batch and 32 in a group it is never met.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use ferrolho_core::{Resource, Timestamp};
@@ -52,8 +52,10 @@ pub(super) struct Committer {
     pub(super) keys: Keys,
     pub(super) locks: Arc<Locks>,
     leases: Arc<Leases>,
-    me: Me,
+    pub(super) me: Me,
     base: Mutex<Base>,
+    /// The highest revision that `note` is known to have had.
+    noted: AtomicI64,
     sequence: AtomicU64,
 }
 
@@ -89,6 +91,7 @@ impl Committer {
             locks,
             me,
             base: Mutex::default(),
+            noted: AtomicI64::new(0),
             sequence: AtomicU64::new(0),
         }
     }
@@ -134,8 +137,11 @@ impl Committer {
             .transact(draft.txn.clone(), Effort::Once(begin_by), until)
             .await
         {
-            Ok(committed) if committed.succeeded => Some(self.fates(ready, &draft, committed)),
-            Ok(committed) => match self.take_base(committed) {
+            Ok(committed) if committed.succeeded => {
+                self.noted.fetch_max(committed.revision, Ordering::SeqCst);
+                Some(self.fates(ready, &draft, committed))
+            }
+            Ok(committed) => match self.take_base(&committed) {
                 Ok(()) => None,
                 Err(failure) => Some(fail_all(ready, &failure)),
             },
@@ -195,11 +201,11 @@ impl Committer {
         }
         .encode();
         operations.push(TxnOp::put(self.keys.note.clone(), note.clone(), None));
-        let compare = Compare::mod_revision(self.keys.base.clone(), CompareOp::Equal, base.revision);
+        let compare_base = Compare::mod_revision(self.keys.base.clone(), CompareOp::Equal, base.revision);
         let txn = Txn::new()
-            .when([compare])
+            .when([compare_base, self.compare_note()])
             .and_then(operations)
-            .or_else([TxnOp::get(self.keys.base.clone(), None)]);
+            .or_else([&self.keys.base, &self.keys.note].map(|key| TxnOp::get(key.clone(), None)));
         Draft { txn, note, puts }
     }
 
@@ -265,7 +271,7 @@ impl Committer {
     ) -> Fate {
         match answer {
             Some(TxnOpResponse::Txn(nested)) if nested.succeeded() => self.done(ready, puts, revision),
-            Some(TxnOpResponse::Txn(nested)) => self.lost(ready, revision, &values(nested.op_responses())),
+            Some(TxnOpResponse::Txn(nested)) => self.lost(ready, revision, &values(&nested.op_responses())),
             _ => Fate::Failed(StoreError::unknown(
                 "an answer of etcd has not the form of its question",
             )),
@@ -321,17 +327,51 @@ impl Committer {
         *self.base.lock()
     }
 
-    /// Takes in the base that a transaction found instead of the one that it compared.
-    fn take_base(&self, committed: Committed) -> Result<(), Failure> {
-        let found = values(committed.answers).into_iter().next().flatten();
-        let base = match found {
-            Some(value) => Base {
-                value: parse_base(value.value())?,
-                revision: value.mod_revision(),
-            },
-            None => Base::default(),
+    /// The comparison without which nothing may be written: that etcd has not gone back in its history.
+    pub(super) fn compare_note(&self) -> Compare {
+        let noted = self.noted.load(Ordering::SeqCst);
+        Compare::mod_revision(self.keys.note.clone(), CompareOp::Greater, noted - 1)
+    }
+
+    /// The revision of the last write of `note`; 0 when there was none.
+    pub(super) async fn read_noted(&self, until: Instant) -> Result<i64, Failure> {
+        let reading = self
+            .cluster
+            .read(std::slice::from_ref(&self.keys.note), until)
+            .await?;
+        let noted = reading
+            .values
+            .iter()
+            .flatten()
+            .map(KeyValue::mod_revision)
+            .next()
+            .unwrap_or(0);
+        self.noted.fetch_max(noted, Ordering::SeqCst);
+        Ok(noted)
+    }
+
+    /// Takes in what a transaction found whose comparisons failed: another base, it is to be hoped.
+    fn take_base(&self, found: &Committed) -> Result<(), Failure> {
+        let values = values(&found.answers);
+        let revision = |index: usize| {
+            values
+                .get(index)
+                .and_then(Option::as_ref)
+                .map_or(0, KeyValue::mod_revision)
         };
-        *self.base.lock() = base;
+        if revision(1) < self.noted.load(Ordering::SeqCst) {
+            let reason = "etcd has lost what was written to it: it was restored from a snapshot";
+            self.cluster.condemn(reason.into());
+            return Err(Failure::new(Kind::Denied, reason));
+        }
+        let base = match values.first().and_then(Option::as_ref) {
+            Some(value) => parse_base(value.value())?,
+            None => 0,
+        };
+        *self.base.lock() = Base {
+            value: base,
+            revision: revision(0),
+        };
         Ok(())
     }
 }

@@ -55,10 +55,7 @@ pub(super) async fn load(committer: &Committer) -> Result<bool, Failure> {
         })
         .collect();
     // Whatever came and went again in between has left its mark on the note.
-    let noted = committer
-        .cluster
-        .revision_of(&committer.keys.note, Instant::now() + ENGINE_TIMEOUT)
-        .await?;
+    let noted = committer.read_noted(Instant::now() + ENGINE_TIMEOUT).await?;
     let differs = locks.replace(revision, timed);
     Ok(differs || noted > before)
 }

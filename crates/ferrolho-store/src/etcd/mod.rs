@@ -26,6 +26,8 @@ mod plan;
 mod record;
 mod requests;
 mod space;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod watch;
 
@@ -76,6 +78,7 @@ pub enum EtcdOpenError {
 /// Locks in an etcd cluster.
 pub struct EtcdStore {
     committer: Arc<Committer>,
+    follower: Arc<Follower>,
     feed: FeedSender,
     /// None once the store is closed.
     queue: Mutex<Option<Queue>>,
@@ -109,14 +112,15 @@ impl EtcdStore {
         let mut tasks = Tasks::default();
         tasks.queue.spawn(emptying);
         tasks.others.spawn(life::run(Arc::clone(&committer)));
-        let prober = Arc::clone(&follower);
+        let (prober, runner) = (Arc::clone(&follower), Arc::clone(&follower));
         tasks.others.spawn(async move { prober.probe().await });
-        tasks.others.spawn(async move { follower.run().await });
+        tasks.others.spawn(async move { runner.run().await });
         if let Some(history) = config.history {
             tasks.others.spawn(compact::run(Arc::clone(&committer), history));
         }
         Ok(Self {
             committer,
+            follower,
             feed,
             queue: Mutex::new(Some(queue)),
             tasks: Mutex::new(tasks),
@@ -242,14 +246,9 @@ impl Store for EtcdStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.queue()?;
-        let Committer {
-            keys, locks, cluster, ..
-        } = &*self.committer;
+        let locks = &self.committer.locks;
         let until = Instant::now() + ENGINE_TIMEOUT;
-        let noted = cluster
-            .revision_of(&keys.note, until)
-            .await
-            .map_err(Failure::of_read)?;
+        let noted = self.committer.read_noted(until).await.map_err(Failure::of_read)?;
         if !locks.reached(noted, until).await {
             return Err(StoreError::unavailable("the watch on etcd is behind"));
         }
@@ -273,14 +272,9 @@ impl Store for EtcdStore {
 
     async fn check(&self) -> Result<Health, StoreError> {
         self.queue()?;
-        let Committer {
-            keys, locks, cluster, ..
-        } = &*self.committer;
+        let Committer { locks, cluster, .. } = &*self.committer;
         let until = Instant::now() + ENGINE_TIMEOUT;
-        let noted = cluster
-            .revision_of(&keys.note, until)
-            .await
-            .map_err(Failure::of_read)?;
+        let noted = self.committer.read_noted(until).await.map_err(Failure::of_read)?;
         let complaints = cluster.complaints(until).await.map_err(Failure::of_read)?;
         if let Some(alarm) = complaints.iter().find(|complaint| complaint.contains("alarm:")) {
             return Err(StoreError::unavailable(format!(
@@ -288,10 +282,10 @@ impl Store for EtcdStore {
             )));
         }
         let mut warnings = complaints;
-        if !locks.reached(noted, Instant::now() + ATTEMPT).await {
-            warnings.push(
-                "the watch on etcd is behind: lists fail, and releases elsewhere wake nobody here".into(),
-            );
+        if self.follower.is_broken() {
+            warnings.push("there is no watch on etcd: releases elsewhere wake nobody here".into());
+        } else if !locks.reached(noted, Instant::now() + ATTEMPT).await {
+            warnings.push("the watch on etcd is behind".into());
         }
         Ok(Health {
             warnings,

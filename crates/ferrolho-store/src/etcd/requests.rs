@@ -2,7 +2,8 @@
 //!
 //! All reads here are linearizable. An answer from another cluster than the first one, or from an earlier time
 //! than an answer before it, means that etcd was restored from a snapshot or that the URL names members of two
-//! clusters. Then nothing can be promised, so nothing is answered until an operator has looked.
+//! clusters. Then what this server knows is of another history and nothing can be promised, so nothing is asked
+//! any more until it is started anew.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,6 +14,7 @@ use etcd_client::{
     WatchOptions, WatchStream,
 };
 use tokio::time::Instant;
+use tracing::error;
 
 use super::failure::{Failure, Kind};
 use super::members::{Effort, MAX_ANSWER_BYTES, Members};
@@ -26,6 +28,8 @@ pub(super) struct Cluster {
     id: OnceLock<u64>,
     /// The highest revision that an answer has had.
     reached: AtomicI64,
+    /// Why nothing is asked any more.
+    condemned: OnceLock<String>,
 }
 
 /// What keys held at one revision.
@@ -59,6 +63,7 @@ impl Cluster {
             members,
             id: OnceLock::new(),
             reached: AtomicI64::new(0),
+            condemned: OnceLock::new(),
         }
     }
 
@@ -75,20 +80,8 @@ impl Cluster {
             .await?;
         Ok(Reading {
             revision: committed.revision,
-            values: values(committed.answers),
+            values: values(&committed.answers),
         })
-    }
-
-    /// The revision of the last write of a key; 0 when it does not exist.
-    pub(super) async fn revision_of(&self, key: &[u8], until: Instant) -> Result<i64, Failure> {
-        let reading = self.read(&[key.to_vec()], until).await?;
-        Ok(reading
-            .values
-            .iter()
-            .flatten()
-            .map(KeyValue::mod_revision)
-            .next()
-            .unwrap_or(0))
     }
 
     /// Carries out a transaction. With [`Effort::Once`] it is sent again only when it was certainly not
@@ -99,7 +92,7 @@ impl Cluster {
         effort: Effort,
         until: Instant,
     ) -> Result<Committed, Failure> {
-        let before = self.reached.load(Ordering::SeqCst);
+        let before = self.before_asking()?;
         let mut answer: TxnResponse = self
             .members
             .ask(effort, until, |client| {
@@ -108,7 +101,14 @@ impl Cluster {
                 async move { kv.txn(txn).await }
             })
             .await?;
-        let revision = self.vet(answer.take_header(), before)?;
+        let revision = match self.vet(answer.take_header(), before) {
+            Ok(revision) => revision,
+            // Its comparisons failed, so it has changed nothing wherever it was carried out.
+            Err(failure) if !answer.succeeded() => {
+                return Err(Failure::new(Kind::Denied, failure.to_string()));
+            }
+            Err(failure) => return Err(failure),
+        };
         Ok(Committed {
             revision,
             succeeded: answer.succeeded(),
@@ -127,7 +127,7 @@ impl Cluster {
         let mut revision = None;
         let mut all = Vec::new();
         loop {
-            let before = self.reached.load(Ordering::SeqCst);
+            let before = self.before_asking()?;
             let mut page = self
                 .members
                 .ask(Effort::Repeat, Instant::now() + patience, |client| {
@@ -231,13 +231,30 @@ impl Cluster {
         if id == header.cluster_id() {
             return Ok(());
         }
-        Err(Failure::new(
-            Kind::Foreign,
-            format!(
-                "an answer came from etcd cluster {:x}, not {id:x}: the URL names two clusters, or one was made anew",
-                header.cluster_id()
-            ),
-        ))
+        Err(self.condemn(format!(
+            "an answer came from etcd cluster {:x}, not {id:x}: the URL names two clusters, or one was made anew",
+            header.cluster_id()
+        )))
+    }
+
+    /// From now on nothing is asked any more, because of this.
+    pub(super) fn condemn(&self, reason: String) -> Failure {
+        let reason = self.condemned.get_or_init(|| {
+            error!(
+                reason,
+                "nothing is asked of etcd until this server is started anew"
+            );
+            reason
+        });
+        Failure::new(Kind::Foreign, reason)
+    }
+
+    /// The revision that an answer must have reached that is asked for now, if anything may be asked at all.
+    fn before_asking(&self) -> Result<i64, Failure> {
+        match self.condemned.get() {
+            Some(reason) => Err(Failure::new(Kind::Denied, reason)),
+            None => Ok(self.reached.load(Ordering::SeqCst)),
+        }
     }
 
     /// The revision of an answer that was asked for when `before` had been reached.
@@ -246,12 +263,9 @@ impl Cluster {
         self.same_cluster(&header)?;
         let revision = header.revision();
         if revision < before {
-            return Err(Failure::new(
-                Kind::Foreign,
-                format!(
-                    "etcd went back from revision {before} to {revision}: it was restored from a snapshot"
-                ),
-            ));
+            return Err(self.condemn(format!(
+                "etcd went back from revision {before} to {revision}: it was restored from a snapshot"
+            )));
         }
         self.reached.fetch_max(revision, Ordering::SeqCst);
         Ok(revision)
@@ -259,11 +273,11 @@ impl Cluster {
 }
 
 /// The values that a list of reads found.
-pub(super) fn values(answers: Vec<TxnOpResponse>) -> Vec<Option<KeyValue>> {
+pub(super) fn values(answers: &[TxnOpResponse]) -> Vec<Option<KeyValue>> {
     answers
-        .into_iter()
+        .iter()
         .map(|answer| match answer {
-            TxnOpResponse::Get(mut get) => get.take_kvs().into_iter().next(),
+            TxnOpResponse::Get(get) => get.kvs().first().cloned(),
             TxnOpResponse::Put(_) | TxnOpResponse::Delete(_) | TxnOpResponse::Txn(_) => None,
         })
         .collect()

@@ -50,14 +50,14 @@ impl Committer {
 
     /// Carries out a group that only removes, without a note.
     async fn remove_bare(&self, ready: &Ready<'_>, puts: &[Option<Put>], until: Instant) -> Fate {
-        let txn = Txn::new().and_then([TxnOp::txn(self.nested(&ready.group.steps, puts))]);
+        let nested = TxnOp::txn(self.nested(&ready.group.steps, puts));
+        let txn = Txn::new().when([self.compare_note()]).and_then([nested]);
         match self.cluster.transact(txn, Effort::Once(until), until).await {
-            Ok(committed) => self.fate(
-                ready,
-                puts,
-                committed.revision,
-                committed.answers.into_iter().next(),
-            ),
+            Ok(committed) if committed.succeeded => {
+                let answer = committed.answers.into_iter().next();
+                self.fate(ready, puts, committed.revision, answer)
+            }
+            Ok(_) => Fate::Failed(StoreError::unavailable("etcd has lost what was written to it")),
             Err(failure) => Fate::Failed(failure.of_write()),
         }
     }

@@ -5,13 +5,15 @@
 //! watch on a member that hangs is silent, and so is one with nothing to say: so every second the revision of
 //! `note` is read, and a watch that does not bring it is given up.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Event as EtcdEvent, WatchResponse};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::commit::Committer;
 use super::events;
@@ -36,6 +38,7 @@ pub(super) struct Follower {
     feed: FeedSender,
     /// Says that the watch is behind.
     lagging: Notify,
+    is_broken: AtomicBool,
 }
 
 impl Follower {
@@ -44,32 +47,41 @@ impl Follower {
             committer,
             feed,
             lagging: Notify::new(),
+            is_broken: AtomicBool::new(false),
         }
+    }
+
+    /// Whether there is no watch now.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
     }
 
     /// Follows until it is ended itself.
     pub(super) async fn run(&self) {
-        let mut broken = None;
+        let mut pause = PAUSE;
         loop {
-            let failure = match self.stream(&mut broken).await {
-                Err(failure) if failure.kind == Kind::Compacted => match self.reload().await {
-                    Ok(()) => continue,
-                    Err(failure) => failure,
-                },
+            let mut failure = match self.stream().await {
                 Err(failure) => failure,
                 Ok(never) => match never {},
             };
-            let pause = broken.unwrap_or_else(|| {
+            if !self.is_broken.swap(true, Ordering::Relaxed) {
                 warn!(%failure, "the watch on etcd has broken; making it again");
-                PAUSE
-            });
+                pause = PAUSE;
+            }
+            if failure.kind == Kind::Compacted {
+                match self.reload().await {
+                    Ok(()) => continue,
+                    Err(error) => failure = error,
+                }
+            }
+            debug!(%failure, "there is no watch on etcd yet");
             sleep(pause).await;
-            broken = Some((pause * 2).min(MAX_PAUSE));
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
-    /// Takes in what one watch brings, until it breaks. `broken` is set while there is none.
-    async fn stream(&self, broken: &mut Option<Duration>) -> Result<std::convert::Infallible, Failure> {
+    /// Takes in what one watch brings, until it breaks.
+    async fn stream(&self) -> Result<Infallible, Failure> {
         let committer = &self.committer;
         let from = committer.locks.revision() + 1;
         let mut stream = committer
@@ -86,7 +98,7 @@ impl Follower {
             };
             let response = response.ok_or_else(|| Failure::new(Kind::Unknown, "etcd ended the watch"))?;
             self.take(&response)?;
-            if broken.take().is_some() {
+            if self.is_broken.swap(false, Ordering::Relaxed) {
                 info!("the watch on etcd is back");
             }
         }
@@ -142,13 +154,11 @@ impl Follower {
 
     /// Compares the watch with what is there, again and again, until it is ended itself.
     pub(super) async fn probe(&self) {
-        let Committer {
-            keys, locks, cluster, ..
-        } = &*self.committer;
+        let locks = &self.committer.locks;
         loop {
             sleep(PROBE_EVERY).await;
             // A failure shows in whatever else is asked of etcd.
-            if let Ok(noted) = cluster.revision_of(&keys.note, Instant::now() + ATTEMPT).await
+            if let Ok(noted) = self.committer.read_noted(Instant::now() + ATTEMPT).await
                 && !locks.reached(noted, Instant::now() + MAX_LAG).await
             {
                 self.lagging.notify_waiters();

@@ -4,6 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "tests: what does not hold is a panic")]
 
 mod conformance;
+mod faults;
+mod history;
 mod kit;
 mod lives;
 mod shared;
+mod space;
