@@ -11,12 +11,14 @@
     reason = "test support: a fault here is a failed test, and the sentence says why"
 )]
 
+mod certificates;
 mod engine;
 mod etcd;
 mod pgbouncer;
 mod postgres;
 mod proxy;
 
+pub use certificates::{Authority, Certificate};
 pub use engine::{REQUIRE_ENGINES, missing};
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use pgbouncer::PgBouncer;

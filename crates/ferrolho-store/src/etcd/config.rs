@@ -179,7 +179,9 @@ impl Parameters {
         let mut parameters = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let wrong = || EtcdUrlError::Parameter(name.to_owned());
+            // What has not the form of a name may be a part of a password that was not encoded.
+            let is_name = name.len() < 20 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            let wrong = || EtcdUrlError::Parameter(if is_name { name } else { "?" }.to_owned());
             let place = match name {
                 "prefix" => &mut parameters.prefix,
                 "tls_ca" => &mut parameters.authority,
@@ -252,6 +254,8 @@ mod tests {
         let user = config.user.clone().unwrap();
         assert_eq!((user.name.as_str(), user.password.as_str()), ("us@er", "pa:ss@"));
         assert!(!format!("{config:?}{config}").contains("pa:ss"));
+        let unencoded = parse("etcd://user:1?SS@h").unwrap_err().to_string();
+        assert!(!unencoded.contains("SS"), "{unencoded}");
         assert_eq!(parse("etcd://user@h"), Err(EtcdUrlError::User));
         assert_eq!(parse("etcd://:x@h"), Err(EtcdUrlError::User));
     }

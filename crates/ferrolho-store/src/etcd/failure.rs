@@ -92,7 +92,7 @@ impl From<EtcdError> for Failure {
             _ => Kind::Unknown,
         };
         let cause = match &error {
-            EtcdError::GRpcStatus(status) => with_sources(status),
+            EtcdError::GRpcStatus(status) => with_reason(status),
             other => other.to_string(),
         };
         Self { kind, cause }
@@ -120,27 +120,22 @@ fn kind_of(status: &Status) -> Kind {
 }
 
 fn was_never_connected(status: &Status) -> bool {
-    let mut source = status.source();
-    while let Some(error) = source {
-        if error.is::<ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    sources(status).any(<dyn Error>::is::<ConnectError>)
+}
+
+/// What lies below an error, one reason behind the other.
+fn sources(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&error| error.source())
 }
 
 /// The message and the innermost reason, which says more than "transport error".
-fn with_sources(status: &Status) -> String {
-    let mut text = format!("etcd: {}", status.message());
-    let mut source = status.source();
-    while let Some(error) = source {
-        source = error.source();
-        if source.is_none() {
-            text = format!("{text}: {error}");
-        }
+fn with_reason(status: &Status) -> String {
+    let message = status.message();
+    let innermost = sources(status).last();
+    match innermost.map(ToString::to_string) {
+        Some(reason) if !message.contains(&reason) => format!("etcd: {message}: {reason}"),
+        _ => format!("etcd: {message}"),
     }
-    text
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ async fn restarts_do_not_keep_a_dead_lock() {
     let store = open(&etcd).await;
     let asked = Instant::now();
     let life = Duration::from_secs(6);
-    let live = must(&store, acquire("r", "a", 6)).await;
+    let first = must(&store, acquire("r", "a", 6)).await;
     loop {
         etcd.kill(0);
         etcd.boot(0);
@@ -170,7 +170,7 @@ async fn restarts_do_not_keep_a_dead_lock() {
         match find(&store, "r").await {
             // Never more than it was given, whatever the lease says.
             Some(found) => {
-                assert!(found.left <= life.saturating_sub(asked.elapsed()) + Duration::from_secs(1))
+                assert!(found.left <= life.saturating_sub(asked.elapsed()) + Duration::from_secs(1));
             }
             None => break,
         }
@@ -181,7 +181,7 @@ async fn restarts_do_not_keep_a_dead_lock() {
     }
     assert!(asked.elapsed() >= life);
     let next = until_done(&store, &acquire("r", "b", 30)).await;
-    assert!(next.lock.fencing_token > live.lock.fencing_token);
+    assert!(next.lock.fencing_token > first.lock.fencing_token);
 }
 
 /// A server that is cut off from the cluster, without a word: it says that it does not know, and comes back.
@@ -202,7 +202,9 @@ async fn a_server_is_cut_off() {
     let held = must(&cut, acquire("held", "a", 60)).await;
     let mut feed = cut.changes();
 
-    proxies.iter().for_each(|proxy| proxy.set(Flow::Lose));
+    for proxy in &proxies {
+        proxy.set(Flow::Lose);
+    }
     let looked = look(&cut, "held").await;
     assert!(matches!(looked, Err(StoreError::Unavailable(_))), "{looked:?}");
     let acquired = attempt(&cut, acquire("new", "a", 60)).await;
@@ -210,7 +212,9 @@ async fn a_server_is_cut_off() {
     must_remove(&other, release(&held)).await;
     must(&other, acquire("held", "b", 60)).await;
 
-    proxies.iter().for_each(Proxy::heal);
+    for proxy in &proxies {
+        proxy.heal();
+    }
     until_it_answers(&cut).await;
     assert_eq!(find(&cut, "held").await.unwrap().lock.owner.as_str(), "b");
     // It missed nothing.

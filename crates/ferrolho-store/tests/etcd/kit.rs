@@ -12,7 +12,7 @@ use ferrolho_testkit::Etcd;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a test waits for what must happen. Only a broken engine makes it wait so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// No answer takes longer than this, whatever has failed: three seconds for each of the steps that an act may
 /// need, and some for a slow machine.
