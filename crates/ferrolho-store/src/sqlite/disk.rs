@@ -100,7 +100,7 @@ impl SqliteDisk {
         })
     }
 
-    fn connection(&self) -> Result<&Connection, DiskError> {
+    pub(super) fn connection(&self) -> Result<&Connection, DiskError> {
         self.connection.as_ref().ok_or_else(|| {
             // Reopening has failed and must come first.
             DiskError::Sqlite(rusqlite::Error::InvalidQuery)

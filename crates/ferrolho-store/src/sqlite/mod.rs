@@ -235,3 +235,6 @@ impl Store for SqliteStore {
         self.shared.until_closed().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,9 +19,12 @@ use super::wal::LogPolicy;
 use crate::table::Batch;
 use crate::{Attempt, Cause, Outcome, StoreError};
 
-/// The most changes in one batch, expired locks included. It bounds what a batch adds to the log to 16 MB, with
-/// all metadata as large as may be.
+/// The most changes in one batch, expired locks included, but for the rest of its last attempt. It bounds what a
+/// batch adds to the log to 16 MB, with all metadata as large as may be.
 const BATCH_MAX_CHANGES: usize = crate::REAP_PIECE_LOCKS;
+
+/// So many expired locks are removed with a batch that is full already, lest they pile up under load.
+const REAP_ALWAYS: usize = BATCH_MAX_CHANGES / 10;
 
 /// How long the writer sleeps at most: so soon it notices that another program has changed the file, or that the
 /// machine was suspended.
@@ -140,6 +143,11 @@ impl<D: Disk> Writer<D> {
 
     /// Waits for something to do, and takes all that has come.
     fn gather(&mut self) {
+        if self.changes >= BATCH_MAX_CHANGES {
+            // The batch is full and held back.
+            std::thread::sleep(self.sleep());
+            return;
+        }
         let mut next = match self.queue.recv_timeout(self.sleep()) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,
@@ -168,10 +176,10 @@ impl<D: Disk> Writer<D> {
     fn sleep(&self) -> Duration {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         let tick = until(self.tick_at);
-        if !self.waiting.is_empty() {
+        let state = self.shared.read();
+        if !self.waiting.is_empty() || matches!(state.phase, Phase::Broken(_)) {
             return tick.min(until(self.hold_until));
         }
-        let state = self.shared.read();
         match state.table.earliest_end() {
             Some(end) if state.trouble.is_none() => tick.min(end.since(self.shared.clock.now())),
             // What is over cannot be removed now: not before the next tick.
@@ -234,7 +242,8 @@ impl<D: Disk> Writer<D> {
                     .map_err(StoreError::unavailable)
             })
             .collect();
-        batch.reap(&state.table, BATCH_MAX_CHANGES.saturating_sub(changes));
+        let room = BATCH_MAX_CHANGES.saturating_sub(changes);
+        batch.reap(&state.table, room.max(REAP_ALWAYS));
         let is_trial = batch.is_empty() && state.trouble.is_some();
         if batch.is_empty() && !is_trial {
             drop(state);
