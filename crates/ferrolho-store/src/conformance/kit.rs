@@ -1,4 +1,4 @@
-//! Short words for what the checks do.
+//! Short words for what the checks do, and for the engines' own tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +14,39 @@ use crate::{Attempt, Feed, FeedItem, Outcome, Store};
 /// How long the suite waits for what must happen. Only a broken engine makes it wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) fn resource(name: &str) -> Resource {
+/// The resource with this name.
+pub fn resource(name: &str) -> Resource {
     Resource::new(name).unwrap()
 }
 
-pub(super) fn holder(owner: &str) -> Holder {
+/// An owner without a principal.
+pub fn holder(owner: &str) -> Holder {
     Holder {
         owner: Owner::new(owner).unwrap(),
         principal: None,
     }
 }
 
-pub(super) fn holder_under(owner: &str, principal: &str) -> Holder {
+/// An owner under a principal.
+pub fn holder_under(owner: &str, principal: &str) -> Holder {
     Holder {
         principal: Some(Principal::new(principal).unwrap()),
         ..holder(owner)
     }
 }
 
-pub(super) fn ttl(seconds: u32) -> Ttl {
+/// A lifetime of so many seconds.
+pub fn ttl(seconds: u32) -> Ttl {
     Ttl::new(seconds.into(), Ttl::MAX).unwrap()
 }
 
-pub(super) fn token(number: u64) -> FencingToken {
+/// The token with this number.
+pub fn token(number: u64) -> FencingToken {
     FencingToken::new(number.into()).unwrap()
 }
 
-pub(super) fn grant_to(holder: Holder, seconds: u32) -> Grant {
+/// A grant with a mark of its own.
+pub fn grant_to(holder: Holder, seconds: u32) -> Grant {
     Grant {
         holder,
         ttl: ttl(seconds),
@@ -50,7 +56,7 @@ pub(super) fn grant_to(holder: Holder, seconds: u32) -> Grant {
 }
 
 /// What the holder of this very grant expects.
-pub(super) fn held_by(live: &Live) -> Expected {
+pub fn held_by(live: &Live) -> Expected {
     Expected::HeldBy(Claim {
         holder: live.lock.holder(),
         token: Some(live.lock.fencing_token),
@@ -58,14 +64,15 @@ pub(super) fn held_by(live: &Live) -> Expected {
 }
 
 /// What this owner expects, whatever the grant.
-pub(super) fn owned_by(owner: &str) -> Expected {
+pub fn owned_by(owner: &str) -> Expected {
     Expected::HeldBy(Claim {
         holder: holder(owner),
         token: None,
     })
 }
 
-pub(super) fn acquire(name: &str, owner: &str, seconds: u32) -> Change {
+/// A grant of a lock that must be free.
+pub fn acquire(name: &str, owner: &str, seconds: u32) -> Change {
     Change {
         resource: resource(name),
         expected: Expected::Free,
@@ -74,7 +81,8 @@ pub(super) fn acquire(name: &str, owner: &str, seconds: u32) -> Change {
     }
 }
 
-pub(super) fn release(live: &Live) -> Change {
+/// The release of this very grant.
+pub fn release(live: &Live) -> Change {
     Change {
         resource: live.lock.resource.clone(),
         expected: held_by(live),
@@ -83,7 +91,8 @@ pub(super) fn release(live: &Live) -> Change {
     }
 }
 
-pub(super) fn renew(live: &Live, seconds: u32) -> Change {
+/// The renewal of this very grant.
+pub fn renew(live: &Live, seconds: u32) -> Change {
     Change {
         resource: live.lock.resource.clone(),
         expected: held_by(live),
@@ -92,7 +101,8 @@ pub(super) fn renew(live: &Live, seconds: u32) -> Change {
     }
 }
 
-pub(super) fn attempt(changes: Vec<Change>) -> Attempt {
+/// These changes together, with time enough.
+pub fn attempt(changes: Vec<Change>) -> Attempt {
     Attempt {
         changes,
         not_after: Instant::now() + PATIENCE,
@@ -100,7 +110,7 @@ pub(super) fn attempt(changes: Vec<Change>) -> Attempt {
 }
 
 /// Applies one change: the lock that it made, or the lock that was in its way.
-pub(super) async fn apply(store: &Arc<dyn Store>, change: Change) -> Result<Option<Live>, Option<Live>> {
+pub async fn apply(store: &Arc<dyn Store>, change: Change) -> Result<Option<Live>, Option<Live>> {
     match store.apply(attempt(vec![change])).await.unwrap() {
         Outcome::Applied(mut locks) => {
             assert_eq!(locks.len(), 1);
@@ -114,7 +124,7 @@ pub(super) async fn apply(store: &Arc<dyn Store>, change: Change) -> Result<Opti
 }
 
 /// Applies a change that makes a lock and must succeed.
-pub(super) async fn must(store: &Arc<dyn Store>, change: Change) -> Live {
+pub async fn must(store: &Arc<dyn Store>, change: Change) -> Live {
     apply(store, change.clone())
         .await
         .unwrap_or_else(|current| panic!("{change:?} found {current:?}"))
@@ -122,19 +132,20 @@ pub(super) async fn must(store: &Arc<dyn Store>, change: Change) -> Live {
 }
 
 /// Applies a removal that must succeed.
-pub(super) async fn must_remove(store: &Arc<dyn Store>, change: Change) {
+pub async fn must_remove(store: &Arc<dyn Store>, change: Change) {
     let left = apply(store, change.clone())
         .await
         .unwrap_or_else(|current| panic!("{change:?} found {current:?}"));
     assert_eq!(left, None);
 }
 
-pub(super) async fn find(store: &Arc<dyn Store>, name: &str) -> Option<Live> {
+/// The lock on this resource.
+pub async fn find(store: &Arc<dyn Store>, name: &str) -> Option<Live> {
     store.find(&resource(name)).await.unwrap()
 }
 
 /// The same lock, with perhaps less time left.
-pub(super) fn assert_same(found: Option<&Live>, expected: &Live) {
+pub fn assert_same(found: Option<&Live>, expected: &Live) {
     let Some(found) = found else {
         panic!("there is no lock, but there should be {expected:?}")
     };
@@ -151,7 +162,7 @@ pub(super) fn assert_same(found: Option<&Live>, expected: &Live) {
 
 /// The same lock, seen by another server or after a restart: some engines' servers each time a lock from when
 /// they first saw it, which is later, and never by more than its whole life.
-pub(super) fn assert_same_elsewhere(found: Option<&Live>, expected: &Live, ttl_seconds: u32) {
+pub fn assert_same_elsewhere(found: Option<&Live>, expected: &Live, ttl_seconds: u32) {
     let Some(found) = found else {
         panic!("there is no lock, but there should be {expected:?}")
     };
@@ -167,7 +178,7 @@ pub(super) fn assert_same_elsewhere(found: Option<&Live>, expected: &Live, ttl_s
 }
 
 /// The next event. Gaps are passed over: what they hide is missed by whoever counts.
-pub(super) async fn next_events(feed: &mut Feed) -> Arc<[Event]> {
+pub async fn next_events(feed: &mut Feed) -> Arc<[Event]> {
     loop {
         let item = timeout(PATIENCE, feed.next()).await;
         match item.unwrap_or_else(|_| panic!("no event within {PATIENCE:?}")) {
@@ -179,7 +190,7 @@ pub(super) async fn next_events(feed: &mut Feed) -> Arc<[Event]> {
 }
 
 /// Events until there are so many, in order.
-pub(super) async fn events(feed: &mut Feed, wanted: usize) -> Vec<Event> {
+pub async fn events(feed: &mut Feed, wanted: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < wanted {
         events.extend(next_events(feed).await.iter().cloned());
@@ -188,7 +199,7 @@ pub(super) async fn events(feed: &mut Feed, wanted: usize) -> Vec<Event> {
 }
 
 /// Events up to and with the first of this kind on this resource.
-pub(super) async fn events_until(feed: &mut Feed, kind: EventKind, name: &str) -> Vec<Event> {
+pub async fn events_until(feed: &mut Feed, kind: EventKind, name: &str) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     loop {
         events.extend(next_events(feed).await.iter().cloned());
@@ -201,7 +212,7 @@ pub(super) async fn events_until(feed: &mut Feed, kind: EventKind, name: &str) -
 }
 
 /// Waits until the lock on this resource has ended by itself.
-pub(super) async fn until_over(store: &Arc<dyn Store>, name: &str) {
+pub async fn until_over(store: &Arc<dyn Store>, name: &str) {
     let give_up = Instant::now() + PATIENCE;
     while let Some(live) = find(store, name).await {
         assert!(Instant::now() < give_up, "still there: {live:?}");

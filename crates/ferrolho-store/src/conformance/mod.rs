@@ -16,7 +16,7 @@
 
 pub mod expiry;
 pub mod feed;
-mod kit;
+pub mod kit;
 pub mod listing;
 pub mod races;
 pub mod restarts;

@@ -331,6 +331,8 @@ impl<D: Disk> Writer<D> {
             Ok(()) => {
                 info!("the database was opened and read anew");
                 self.mend_every = MEND_EVERY;
+                // Time to see whether writing works again.
+                self.tick_at = Instant::now();
                 self.refreshed();
             }
             Err(cause) => {

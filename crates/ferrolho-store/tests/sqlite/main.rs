@@ -1,13 +1,24 @@
 //! The SQLite engine against the suite, and what only it has to hold.
 #![expect(clippy::unwrap_used, reason = "a test: what does not hold is a panic")]
 
-use std::path::PathBuf;
+mod clock;
+mod files;
+mod foreign;
+mod log;
+mod sweep;
+mod tokens;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_store::conformance::{Engine, Restarts};
 use ferrolho_store::{SqliteStore, Store};
 use tempfile::TempDir;
+
+fn open(path: &Path) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(path).unwrap())
+}
 
 struct Sqlite {
     directory: TempDir,
@@ -24,7 +35,7 @@ impl Sqlite {
 impl Engine for Sqlite {
     async fn start() -> Option<Self> {
         let directory = TempDir::new().unwrap();
-        let store = Arc::new(SqliteStore::open(&Self::path(&directory)).unwrap());
+        let store = open(&Self::path(&directory));
         Some(Self { directory, store })
     }
 
@@ -37,7 +48,7 @@ impl Engine for Sqlite {
 impl Restarts for Sqlite {
     async fn reopen(&mut self) -> Arc<dyn Store> {
         self.store.close().await;
-        self.store = Arc::new(SqliteStore::open(&Self::path(&self.directory)).unwrap());
+        self.store = open(&Self::path(&self.directory));
         self.store()
     }
 }

@@ -1,6 +1,7 @@
 //! Commits that fail.
 
 use ferrolho_core::EventKind;
+use rusqlite::types::Value;
 
 use super::*;
 use crate::FeedItem;
@@ -229,4 +230,27 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
     std::fs::rename(&elsewhere, &failing.path).unwrap();
     failing.until_well().await;
     assert_eq!(failing.must(release(&live)).await, None);
+}
+
+/// A reply leaves only after its commit is on disk, also after the connection was replaced.
+#[tokio::test]
+async fn commits_are_synced_in_full() {
+    fn assert_synced(disk: &SqliteDisk) {
+        let pragma = |name: &str| -> String {
+            let connection = disk.connection().unwrap();
+            let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, Value>(0));
+            match value.unwrap() {
+                Value::Integer(number) => number.to_string(),
+                Value::Text(text) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(pragma("journal_mode"), "wal");
+        assert_eq!(pragma("synchronous"), "2");
+    }
+    let _failing = Failing::with(Arc::new(HostTime), |disk| {
+        assert_synced(disk);
+        disk.reopen().unwrap();
+        assert_synced(disk);
+    });
 }
