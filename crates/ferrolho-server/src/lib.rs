@@ -1,3 +1,8 @@
 //! The lock service and its HTTP face.
 
+mod http;
+mod server;
 pub mod service;
+
+pub use http::{Guard, Http, HttpOptions};
+pub use server::{ConnectionLimits, serve};

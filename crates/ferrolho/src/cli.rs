@@ -17,7 +17,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run the lock server
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page

@@ -6,6 +6,7 @@
 
 mod cli;
 mod commands;
+mod config;
 mod exit;
 mod serve;
 
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
         Err(answer) => return usage(&answer),
     };
     match cli.command {
-        Command::Serve(args) => serve::serve(args),
+        Command::Serve(args) => serve::serve(&args),
         Command::Completions(args) => commands::pages::completions(&args),
         Command::Man(args) => commands::pages::man(&args),
     }

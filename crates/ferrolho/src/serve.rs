@@ -1,12 +1,117 @@
-//! `ferrolho serve`: placeholder until the server lands; this file belongs to the HTTP part.
+//! `ferrolho serve`: the server, from its settings to its last answer.
 
+use std::net::TcpListener;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Arguments of `ferrolho serve`.
-#[derive(clap::Args)]
-pub(crate) struct ServeArgs {}
+use anyhow::{Context, Result};
+use ferrolho_server::service::Service;
+use ferrolho_server::{Http, HttpOptions};
+use ferrolho_store::open;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+pub(crate) use crate::config::ServeArgs;
+use crate::config::{Config, LogFormat};
+
+/// For how long after the signal to stop new connections are still taken, so that holders can release.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// Runs the server until it is told to stop.
-pub(crate) fn serve(_args: ServeArgs) -> ExitCode {
-    ExitCode::FAILURE
+pub(crate) fn serve(args: &ServeArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ferrolho: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &ServeArgs) -> Result<()> {
+    let config = Config::read(args)?;
+    start_log(&config)?;
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.worker_threads)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve_until_stopped(&config))
+}
+
+async fn serve_until_stopped(config: &Config) -> Result<()> {
+    let listener =
+        TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let store = open(&config.store)
+        .await
+        .with_context(|| format!("cannot open {}", config.store))?;
+    let service = Service::start(Arc::clone(&store), config.limits);
+    let options = HttpOptions {
+        max_ttl: config.max_ttl,
+        body_timeout: config.body_timeout,
+        guard: config.guard.clone(),
+    };
+    let http = Http::new(Arc::clone(&service), options);
+    let stopping = Arc::clone(&service);
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {},
+            _ = interrupt.recv() => {},
+        }
+        info!("stopping: no new locks are taken, renewals and releases go on");
+        stopping.shut_down();
+        tokio::time::sleep(DRAIN).await;
+    };
+    announce(&format!(
+        "ferrolho {} listening on http://{address} (store {})",
+        env!("CARGO_PKG_VERSION"),
+        config.store
+    ));
+    ferrolho_server::serve(listener, http, config.connections, stop)
+        .await
+        .context("cannot serve")?;
+    store.close().await;
+    info!("stopped");
+    Ok(())
+}
+
+/// Prints the ready line. Whoever closed our output does not want to read it.
+fn announce(line: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+fn start_log(config: &Config) -> Result<()> {
+    let filter = EnvFilter::try_new(&config.log_level)
+        .map_err(|error| anyhow::anyhow!("log_level {:?} is not understood: {error}", config.log_level))?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => log.with_ansi(rustix::termios::isatty(std::io::stderr())).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// Takes as many open files as the system gives: every waiting caller needs one.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
 }

@@ -105,7 +105,7 @@ impl Service {
                     self.look_after(resource, left);
                 }
                 EventKind::Released | EventKind::Expired | EventKind::Forced => {
-                    self.poke(std::slice::from_ref(resource))
+                    self.poke(std::slice::from_ref(resource));
                 }
             }
         }

@@ -226,6 +226,11 @@ impl Service {
         self.store.check().await.map_err(|error| refuse(&error))
     }
 
+    /// The name of the store's engine.
+    pub fn engine_name(&self) -> &'static str {
+        self.store.traits().name
+    }
+
     /// Ends the taking of locks: who waits is told so, new acquires are refused. Renewals and releases go on.
     pub fn shut_down(&self) {
         self.shutting_down.send_replace(true);

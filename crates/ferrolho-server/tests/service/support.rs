@@ -62,7 +62,10 @@ pub(crate) async fn take(service: &Arc<Service>, owner: &str, names: &str, ttl: 
 }
 
 /// A caller that waits in a task of its own, and stands in line when this returns.
-pub(crate) async fn stand(service: &Arc<Service>, request: AcquireRequest) -> JoinHandle<Result<Acquired, Refusal>> {
+pub(crate) async fn stand(
+    service: &Arc<Service>,
+    request: AcquireRequest,
+) -> JoinHandle<Result<Acquired, Refusal>> {
     let before = service.waiting();
     let asking = Arc::clone(service);
     let task = tokio::spawn(async move { asking.acquire(request).await });

@@ -1,0 +1,91 @@
+//! A request on its way to its handler.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ferrolho_core::{Mark, Principal};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::http::request::Parts;
+use tokio::time::{Instant, timeout};
+
+use super::Inner;
+use super::form::{Form, field_error};
+use super::problem::{Code, Problem};
+
+/// The most bytes that a request body may have.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// A request, before its body is read.
+pub(super) struct Call<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) head: Parts,
+    pub(super) body: Incoming,
+    pub(super) arrived: Instant,
+}
+
+impl Call<'_> {
+    /// Who the caller has proven to be. The one place where a request becomes a principal.
+    #[expect(
+        clippy::unused_self,
+        reason = "what the request proves is looked at here, once there are proofs"
+    )]
+    pub(super) fn principal(&self) -> Option<Principal> {
+        None
+    }
+
+    /// The request's fields, from its query and, if it has one, its body. `query` and `body` are the names that
+    /// the endpoint knows in each.
+    pub(super) async fn form(&mut self, query: &[&str], body: &[&str]) -> Result<Form, Problem> {
+        let bytes = read(&mut self.body, self.inner.options.body_timeout).await?;
+        Form::read(self.head.uri.query(), query, &bytes, body)
+    }
+
+    /// The request's fields, from its query alone.
+    pub(super) fn query(&self, known: &[&str]) -> Result<Form, Problem> {
+        Form::read(self.head.uri.query(), known, &[], &[])
+    }
+
+    /// The caller's `Idempotency-Key`.
+    pub(super) fn key(&self, form: &mut Form) -> Option<Mark> {
+        let mut values = self.head.headers.get_all("idempotency-key").iter();
+        let key = values.next()?;
+        let text = key.to_str().unwrap_or_default();
+        let parsed = if values.next().is_some() {
+            Err(ferrolho_core::Invalid::new(
+                "duplicate",
+                "Idempotency-Key must be given once",
+            ))
+        } else {
+            Mark::from_key(text)
+        };
+        parsed
+            .map_err(|invalid| form.error(field_error("Idempotency-Key", &invalid)))
+            .ok()
+    }
+}
+
+/// Reads a body, up to its limits in bytes and time.
+async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let too_large = || {
+        Problem::new(
+            Code::BodyTooLarge,
+            "A request body may have at most 65536 bytes (64 KiB).",
+        )
+    };
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_large());
+    }
+    match timeout(limit, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Err(_) => Err(Problem::slow_body(limit)),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::new(
+            Code::MalformedJson,
+            "The request body ended before it was complete.",
+        )),
+    }
+}

@@ -1,0 +1,151 @@
+//! One lock: `/locks/{resource}` and what is below it.
+
+use ferrolho_core::rules::ReleaseResult;
+use ferrolho_core::wire::{AcquireAnswer, Waiter, WaiterList};
+use ferrolho_core::{Lock, Resource};
+
+use super::call::Call;
+use super::problem::{Code, Problem, whole_seconds};
+use super::reply::Reply;
+use crate::service::{AcquireRequest, Acquired, ReleaseRequest, RenewRequest, Renewal};
+
+const ACQUIRE_KEYS: [&str; 4] = ["owner", "ttl_seconds", "wait_seconds", "metadata"];
+const RELEASE_KEYS: [&str; 2] = ["owner", "fencing_token"];
+
+/// `POST /locks/{resource}`: acquires it.
+pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&["fail_if_held"], &ACQUIRE_KEYS).await?;
+    let resource = form.resource(name);
+    let holder = form.holder(call.principal());
+    let ttl = form.ttl(call.inner.options.max_ttl);
+    let wait = form.wait();
+    let metadata = form.metadata();
+    let key = call.key(&mut form);
+    let fail_if_held = form.flag("fail_if_held");
+    let (resource, holder, ttl) = form.finish((|| Some((resource?, holder?, ttl?)))())?;
+    let request = AcquireRequest {
+        resources: vec![resource.clone()],
+        holder,
+        ttl,
+        wait,
+        metadata,
+        key,
+        arrived: call.arrived,
+    };
+    match call.inner.service.acquire(request).await? {
+        Acquired::Granted(mut locks) => Ok(Reply::ok(&AcquireAnswer {
+            acquired: true,
+            lock: locks.pop(),
+            resource: None,
+        })),
+        Acquired::Held { retry_after, .. } if fail_if_held => Err(Problem::held(
+            format!("Another owner holds {resource}."),
+            retry_after,
+        )),
+        Acquired::Held { retry_after, .. } => {
+            let mut reply = Reply::ok(&AcquireAnswer {
+                acquired: false,
+                lock: None,
+                resource: Some(resource),
+            });
+            reply.retry_after = Some(whole_seconds(retry_after));
+            Ok(reply)
+        }
+    }
+}
+
+/// `GET /locks/{resource}`: the live lock.
+pub(super) async fn get_lock(call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let resource = resource_only(&call, name)?;
+    let lock: Option<Lock> = call.inner.service.find(&resource).await?;
+    lock.map(|lock| Reply::ok(&lock))
+        .ok_or_else(|| not_found(&resource))
+}
+
+/// `DELETE /locks/{resource}` and `POST /locks/{resource}/release`: gives it back.
+pub(super) async fn delete_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&RELEASE_KEYS, &RELEASE_KEYS).await?;
+    let resource = form.resource(name);
+    let claim = form.claim(call.principal());
+    let (resource, claim) = form.finish(resource.zip(claim))?;
+    let request = ReleaseRequest {
+        resource: resource.clone(),
+        claim,
+        arrived: call.arrived,
+    };
+    match call.inner.service.release(request).await? {
+        ReleaseResult::Released => Ok(Reply::no_content()),
+        ReleaseResult::NotFound => Err(not_found(&resource)),
+        ReleaseResult::Forbidden => Err(forbidden(&resource)),
+    }
+}
+
+/// `POST /locks/{resource}/renew`: moves its end.
+pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&[], &["owner", "ttl_seconds", "fencing_token"]).await?;
+    let resource = form.resource(name);
+    let claim = form.claim(call.principal());
+    let ttl = form.ttl(call.inner.options.max_ttl);
+    let (resource, claim, ttl) = form.finish((|| Some((resource?, claim?, ttl?)))())?;
+    let request = RenewRequest {
+        resource: resource.clone(),
+        claim,
+        ttl,
+        arrived: call.arrived,
+    };
+    match call.inner.service.renew(request).await? {
+        Renewal::Renewed(lock) => Ok(Reply::ok(&lock)),
+        Renewal::NotFound => Err(not_found(&resource)),
+        Renewal::Forbidden => Err(forbidden(&resource)),
+    }
+}
+
+/// `POST /locks/{resource}/force-release`: takes it away, by an administrator.
+pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&[], &["reason"]).await?;
+    let resource = form.resource(name);
+    let reason = form.reason();
+    form.finish(resource.zip(reason))?;
+    Err(Problem::new(
+        Code::NotPermitted,
+        "Taking a lock away needs an admin token, and this server runs without authentication.",
+    ))
+}
+
+/// `GET /locks/{resource}/waiters`: who waits for it here, in order.
+pub(super) fn get_waiters(call: &Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let resource = resource_only(call, name)?;
+    let waiters = call
+        .inner
+        .service
+        .waiters(&resource)
+        .into_iter()
+        .map(|waiting| Waiter {
+            owner: waiting.holder.owner,
+            since: waiting.since,
+            wait_seconds: waiting.wait.seconds(),
+        });
+    Ok(Reply::ok(&WaiterList {
+        waiters: waiters.collect(),
+    }))
+}
+
+fn resource_only(call: &Call<'_>, name: &str) -> Result<Resource, Problem> {
+    let mut form = call.query(&[])?;
+    let resource = form.resource(name);
+    form.finish(resource)
+}
+
+fn not_found(resource: &Resource) -> Problem {
+    Problem::new(
+        Code::NotFound,
+        format!("Nobody holds {resource}; a lock that has expired belongs to nobody."),
+    )
+}
+
+fn forbidden(resource: &Resource) -> Problem {
+    Problem::new(
+        Code::Forbidden,
+        format!("{resource} is held by another owner, or by another grant."),
+    )
+}

@@ -1,0 +1,155 @@
+//! The HTTP face: requests are parsed into types that cannot be wrong, handed to the service, and its answers
+//! written.
+//!
+//! One function, [`answer`], stands around every request: request id, browser guard, routing, panics, the log
+//! line. Routing is a match on the raw segments of the path ([`route`]), since a lock's name is decoded once and
+//! by us; a router that decodes, folds `..` or answers in plain text would make two names one. There is one file
+//! per family of endpoints, with handlers named verb_resource.
+
+mod call;
+mod events;
+mod form;
+mod guard;
+mod health;
+mod locks;
+mod owners;
+mod pages;
+mod problem;
+mod reply;
+mod route;
+mod sets;
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrolho_core::Ttl;
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+use tokio::time::Instant;
+use tracing::{debug, error, warn};
+
+use crate::service::Service;
+use call::Call;
+pub use guard::Guard;
+use problem::{Code, Problem};
+pub(crate) use reply::Body;
+use reply::Reply;
+use route::Route;
+
+/// The longest path and query that are looked at, in bytes. The longest that makes sense is below 2 KiB.
+const MAX_TARGET_BYTES: usize = 16 * 1024;
+
+/// What the HTTP face needs to know.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// The longest lifetime that a caller may ask for.
+    pub max_ttl: Ttl,
+    /// How long a request body may take to arrive.
+    pub body_timeout: Duration,
+    /// Whom browsers may bring here.
+    pub guard: Guard,
+}
+
+/// The HTTP face of a service.
+#[derive(Clone)]
+pub struct Http(Arc<Inner>);
+
+struct Inner {
+    service: Arc<Service>,
+    options: HttpOptions,
+}
+
+impl Http {
+    /// The face of this service.
+    pub fn new(service: Arc<Service>, options: HttpOptions) -> Self {
+        Self(Arc::new(Inner { service, options }))
+    }
+
+    /// Answers one request. Dropping the future means that the caller has hung up.
+    pub(crate) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Body> {
+        let arrived = Instant::now();
+        let (head, body) = request.into_parts();
+        let request_id = reply::request_id(&head.headers);
+        let method = head.method.clone();
+        let path = head.uri.path().to_owned();
+        let route = Route::of(&path);
+        let template = route.template();
+        let call = Call {
+            inner: &self.0,
+            head,
+            body,
+            arrived,
+        };
+        let outcome = AssertUnwindSafe(dispatch(route, call)).catch_unwind().await;
+        let reply = match outcome {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(problem)) => problem.into_reply(&path, &request_id),
+            Err(_) => {
+                error!(%request_id, route = template, "a handler panicked");
+                Problem::new(
+                    Code::Internal,
+                    "The server made a mistake. Its log has this request's id.",
+                )
+                .into_reply(&path, &request_id)
+            }
+        };
+        log(&method, template, &reply, peer, &request_id, arrived);
+        reply.into_response(&request_id)
+    }
+}
+
+async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
+    let target = call
+        .head
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    if target > MAX_TARGET_BYTES {
+        let limit = format!("The path and query have {target} bytes; at most {MAX_TARGET_BYTES} are read.");
+        return Err(Problem::new(Code::PathTooLong, limit));
+    }
+    call.inner.options.guard.check(&call.head, route.is_page())?;
+    // HEAD is GET; hyper leaves the body out of the answer.
+    let method = if call.head.method == Method::HEAD {
+        Method::GET
+    } else {
+        call.head.method.clone()
+    };
+    match (route, method) {
+        (Route::Lock(name), Method::POST) => locks::post_lock(call, name).await,
+        (Route::Lock(name), Method::GET) => locks::get_lock(call, name).await,
+        (Route::Renew(name), Method::POST) => locks::renew_lock(call, name).await,
+        (Route::Lock(name), Method::DELETE) | (Route::Release(name), Method::POST) => {
+            locks::delete_lock(call, name).await
+        }
+        (Route::ForceRelease(name), Method::POST) => locks::force_release_lock(call, name).await,
+        (Route::Waiters(name), Method::GET) => locks::get_waiters(&call, name),
+        (Route::Locks, Method::POST) => sets::post_locks(call).await,
+        (Route::Locks, Method::GET) => sets::get_locks(call).await,
+        (Route::Owner(name), Method::DELETE) => owners::delete_owner(call, name).await,
+        (Route::RenewOwner(name), Method::POST) => owners::renew_owner(call, name).await,
+        (Route::Events, Method::GET) => events::get_events(&call),
+        (Route::Healthz, Method::GET) => health::get_healthz(&call),
+        (Route::Readyz, Method::GET) => health::get_readyz(call).await,
+        (Route::Problems, Method::GET) => pages::get_problems(&call),
+        (Route::ProblemPage(code), Method::GET) => pages::get_problem(&call, code),
+        (Route::Unknown, _) => Err(Problem::new(
+            Code::NoSuchRoute,
+            "There is nothing at this path. A lock is at /locks/{resource}, with every slash of its name written as %2F.",
+        )),
+        (route, method) => Err(Problem::method_not_allowed(&method, route.allow())),
+    }
+}
+
+fn log(method: &Method, route: &str, reply: &Reply, peer: SocketAddr, request_id: &str, arrived: Instant) {
+    let status = reply.status.as_u16();
+    let micros = u64::try_from(arrived.elapsed().as_micros()).unwrap_or(u64::MAX);
+    if status >= 500 {
+        warn!(%method, route, status, micros, %peer, request_id, "request");
+    } else {
+        debug!(%method, route, status, micros, %peer, request_id, "request");
+    }
+}

@@ -1,0 +1,54 @@
+//! All that one owner holds: `/owners/{owner}`.
+
+use ferrolho_core::wire::{ReleasedLocks, RenewedLocks};
+use ferrolho_core::{Holder, Owner};
+
+use super::call::Call;
+use super::problem::{Code, Problem};
+use super::reply::Reply;
+
+/// `POST /owners/{owner}/renew`: one heartbeat for all locks of an owner.
+pub(super) async fn renew_owner(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&[], &["ttl_seconds"]).await?;
+    let owner = form.owner_in_path(name);
+    let ttl = form.ttl(call.inner.options.max_ttl);
+    let (owner, ttl) = form.finish(owner.zip(ttl))?;
+    let holder = holder(&call, owner);
+    let locks = call
+        .inner
+        .service
+        .renew_owner(holder.clone(), ttl, call.arrived)
+        .await?;
+    if locks.is_empty() {
+        return Err(holds_nothing(&holder));
+    }
+    Ok(Reply::ok(&RenewedLocks { locks }))
+}
+
+/// `DELETE /owners/{owner}`: gives back all locks of an owner.
+pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let mut form = call.form(&[], &[]).await?;
+    let owner = form.owner_in_path(name);
+    let owner = form.finish(owner)?;
+    let holder = holder(&call, owner);
+    let released = call
+        .inner
+        .service
+        .release_owner(holder.clone(), call.arrived)
+        .await?;
+    if released.is_empty() {
+        return Err(holds_nothing(&holder));
+    }
+    Ok(Reply::ok(&ReleasedLocks { released }))
+}
+
+fn holder(call: &Call<'_>, owner: Owner) -> Holder {
+    Holder {
+        owner,
+        principal: call.principal(),
+    }
+}
+
+fn holds_nothing(holder: &Holder) -> Problem {
+    Problem::new(Code::NotFound, format!("{} holds no lock.", holder.owner))
+}

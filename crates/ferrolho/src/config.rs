@@ -1,0 +1,242 @@
+//! The server's settings: flags win, then the environment, then the file.
+//!
+//! Every setting has one name: `--max-ttl-seconds`, `FERROLHO_MAX_TTL_SECONDS` and `max_ttl_seconds` in the file
+//! are the same. All three give text, which is checked once, in [`Config::read`]. A variable or flag that is empty
+//! counts as not given.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ferrolho_core::Ttl;
+use ferrolho_server::service::Limits;
+use ferrolho_server::{ConnectionLimits, Guard};
+use ferrolho_store::StoreUrl;
+
+/// Arguments of `ferrolho serve`. Each can also be given in the environment, or in the file of --config.
+#[derive(clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Read settings from this TOML file; its keys are the long flags with _ for -
+    #[arg(long, value_name = "FILE", env = "FERROLHO_CONFIG")]
+    config: Option<String>,
+    /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDRESS", env = "FERROLHO_LISTEN")]
+    listen: Option<String>,
+    /// Where the locks live: sqlite:PATH, memory:, postgres://…, etcd://… [default: sqlite:ferrolho.db]
+    #[arg(long, value_name = "URL", env = "FERROLHO_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Listen on other addresses than loopback though anybody may take any lock
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          env = "FERROLHO_ALLOW_ANONYMOUS")]
+    allow_anonymous: Option<String>,
+    /// Another name that callers may have in Host, with commas between several
+    #[arg(long, value_name = "NAMES", env = "FERROLHO_ALLOWED_HOST")]
+    allowed_host: Option<String>,
+    /// The longest lifetime of a lock, in seconds, up to ten years [default: 86400]
+    #[arg(long, value_name = "SECONDS", env = "FERROLHO_MAX_TTL_SECONDS")]
+    max_ttl_seconds: Option<String>,
+    /// The most requests that may wait at a time [default: 10000]
+    #[arg(long, value_name = "REQUESTS", env = "FERROLHO_MAX_WAITERS")]
+    max_waiters: Option<String>,
+    /// The most requests that may wait at a time for one resource [default: 1000]
+    #[arg(long, value_name = "REQUESTS", env = "FERROLHO_MAX_WAITERS_PER_RESOURCE")]
+    max_waiters_per_resource: Option<String>,
+    /// How many of the last events are kept for readers that come back [default: 10000]
+    #[arg(long, value_name = "EVENTS", env = "FERROLHO_EVENT_BUFFER")]
+    event_buffer: Option<String>,
+    /// How long the head of a request may take to arrive, and a connection be idle, in seconds [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "FERROLHO_HEAD_TIMEOUT_SECONDS")]
+    head_timeout_seconds: Option<String>,
+    /// How long the body of a request may take to arrive, in seconds [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "FERROLHO_BODY_TIMEOUT_SECONDS")]
+    body_timeout_seconds: Option<String>,
+    /// How many threads serve requests [default: the cores but one, at least 1]
+    #[arg(long, value_name = "THREADS", env = "FERROLHO_WORKER_THREADS")]
+    worker_threads: Option<String>,
+    /// How the log on standard error looks: text or json [default: text]
+    #[arg(long, value_name = "FORMAT", env = "FERROLHO_LOG_FORMAT")]
+    log_format: Option<String>,
+    /// What is logged: error, warn, info, debug (every request) or trace [default: info]
+    #[arg(long, value_name = "LEVEL", env = "FERROLHO_LOG_LEVEL")]
+    log_level: Option<String>,
+}
+
+/// How the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The settings, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) store: StoreUrl,
+    pub(crate) guard: Guard,
+    pub(crate) max_ttl: Ttl,
+    pub(crate) limits: Limits,
+    pub(crate) connections: ConnectionLimits,
+    pub(crate) body_timeout: Duration,
+    pub(crate) worker_threads: usize,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_level: String,
+}
+
+/// The settings as texts, under their names.
+struct Settings(BTreeMap<&'static str, String>);
+
+impl Config {
+    /// Reads the settings from where they are given, and checks them.
+    pub(crate) fn read(args: &ServeArgs) -> Result<Self> {
+        let settings = Settings::gather(args)?;
+        let listen: SocketAddr = settings.parse("listen", "127.0.0.1:7400")?;
+        let allow_anonymous: bool = settings.parse("allow_anonymous", "false")?;
+        if !listen.ip().is_loopback() && !allow_anonymous {
+            bail!(
+                "listen {listen} is reachable from elsewhere, where anybody could take and release any lock; \
+                 listen on 127.0.0.1 or [::1], or say --allow-anonymous"
+            );
+        }
+        let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;
+        let names = settings.text("allowed_host", "");
+        Ok(Self {
+            listen,
+            store: settings.parse("store", "sqlite:ferrolho.db")?,
+            guard: Guard {
+                allowed_hosts: names
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|n| !n.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
+            },
+            max_ttl: Ttl::new(max_ttl.into(), Ttl::MAX)
+                .map_err(|_| anyhow!("max_ttl_seconds must be from 1 to {}", Ttl::MAX))?,
+            limits: Limits {
+                waiters: settings.count("max_waiters", "10000")?,
+                waiters_per_resource: settings.count("max_waiters_per_resource", "1000")?,
+                events: settings.count("event_buffer", "10000")?,
+            },
+            connections: ConnectionLimits {
+                head_timeout: settings.seconds("head_timeout_seconds", "30")?,
+            },
+            body_timeout: settings.seconds("body_timeout_seconds", "10")?,
+            worker_threads: settings.count("worker_threads", &default_workers().to_string())?,
+            log_format: settings.parse("log_format", "text")?,
+            log_level: settings.text("log_level", "info"),
+        })
+    }
+}
+
+/// The writer of the SQLite engine has a core to itself where there are two.
+fn default_workers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cores.saturating_sub(1).max(1)
+}
+
+impl Settings {
+    fn gather(args: &ServeArgs) -> Result<Self> {
+        let given = [
+            ("listen", &args.listen),
+            ("store", &args.store),
+            ("allow_anonymous", &args.allow_anonymous),
+            ("allowed_host", &args.allowed_host),
+            ("max_ttl_seconds", &args.max_ttl_seconds),
+            ("max_waiters", &args.max_waiters),
+            ("max_waiters_per_resource", &args.max_waiters_per_resource),
+            ("event_buffer", &args.event_buffer),
+            ("head_timeout_seconds", &args.head_timeout_seconds),
+            ("body_timeout_seconds", &args.body_timeout_seconds),
+            ("worker_threads", &args.worker_threads),
+            ("log_format", &args.log_format),
+            ("log_level", &args.log_level),
+        ];
+        let file = args.config.as_deref().filter(|path| !path.is_empty());
+        let mut in_file = file
+            .map(|path| read_file(Path::new(path)))
+            .transpose()?
+            .unwrap_or_default();
+        let mut settings = BTreeMap::new();
+        for (name, value) in given {
+            let value = value.clone().filter(|value| !value.is_empty());
+            if let Some(value) = value.or(in_file.remove(name)) {
+                settings.insert(name, value);
+            }
+        }
+        if let Some((unknown, _)) = in_file.pop_first() {
+            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "{}: there is no setting {unknown}; known are {}",
+                file.unwrap_or_default(),
+                names.join(", ")
+            );
+        }
+        Ok(Self(settings))
+    }
+
+    fn text(&self, name: &str, default: &str) -> String {
+        self.0.get(name).map_or(default, String::as_str).to_owned()
+    }
+
+    fn parse<T>(&self, name: &str, default: &str) -> Result<T>
+    where
+        T: FromStr,
+        T::Err: std::fmt::Display,
+    {
+        // The value is not shown: it may hold a password.
+        self.text(name, default)
+            .parse()
+            .map_err(|error| anyhow!("{name} is not valid: {error}"))
+    }
+
+    fn count(&self, name: &str, default: &str) -> Result<usize> {
+        match self.parse(name, default)? {
+            0 => bail!("{name} must be at least 1"),
+            count => Ok(count),
+        }
+    }
+
+    fn seconds(&self, name: &str, default: &str) -> Result<Duration> {
+        Ok(Duration::from_secs(self.count(name, default)?.try_into()?))
+    }
+}
+
+/// The settings in a file, as texts.
+fn read_file(path: &Path) -> Result<BTreeMap<String, String>> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| anyhow!("{shown} is not TOML: {}", error.message()))?;
+    let as_text = |(name, value): (String, toml::Value)| {
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(flag) => flag.to_string(),
+            toml::Value::Array(items) if items.iter().all(toml::Value::is_str) => items
+                .iter()
+                .filter_map(toml::Value::as_str)
+                .collect::<Vec<_>>()
+                .join(","),
+            _ => bail!("{shown}: {name} must be a text, a whole number, true, false or a list of texts"),
+        };
+        Ok((name, text))
+    };
+    table.into_iter().map(as_text).collect()
+}
+
+impl FromStr for LogFormat {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("it is text or json"),
+        }
+    }
+}
