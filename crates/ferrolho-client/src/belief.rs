@@ -130,6 +130,13 @@ impl Belief {
         self.lost.cancel();
     }
 
+    /// Waits until the end of the belief is another than this.
+    pub(crate) async fn moved_from(&self, until: Moment) {
+        let mut changes = self.state.subscribe();
+        // The sender lives as long as this does.
+        let _moved = changes.wait_for(|state| state.until != until).await;
+    }
+
     /// Waits until at most `left` of the belief is left, or none because the lock is lost.
     pub(crate) async fn until_left(&self, left: Duration) {
         let mut changes = self.state.subscribe();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferrolho_core::wire::{LockList, RenewBody, Waiter};
-use ferrolho_core::{FencingToken, Invalid, Lock, Owner, Resource, Ttl};
+use ferrolho_core::{FencingToken, Invalid, Lock, Owner, Resource, Timestamp, Ttl};
 
 use crate::Error;
 use crate::api::{self, ListQuery};
@@ -180,6 +180,12 @@ impl Client {
         let inner = Arc::clone(&self.inner);
         let work = async move { api::ready(&inner.transport).await };
         self.inner.engine.carry_out(work).await?
+    }
+
+    /// What the servers' wall clock shows now, to a second, going by the last answer; nothing before the first. To
+    /// show people how long a lock still lives: with it a wrong clock here does no harm.
+    pub fn server_now(&self) -> Option<Timestamp> {
+        self.inner.transport.server_now()
     }
 
     /// What happens to locks whose names begin with `prefix`, from now on or from where an earlier stream ended.

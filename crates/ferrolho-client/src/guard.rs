@@ -77,6 +77,16 @@ impl Lease {
         self.check().map(|_| self.fencing_token())
     }
 
+    /// When what is certain ends if nothing more is heard, on the client's [`Clock`](crate::Clock).
+    pub fn certain_until(&self) -> Moment {
+        self.belief.until()
+    }
+
+    /// Waits until [`certain_until`](Self::certain_until) is another than this, because of a renewal.
+    pub async fn moved_from(&self, certain_until: Moment) {
+        self.belief.moved_from(certain_until).await;
+    }
+
     /// Waits until the lock is lost (or released), and says how. It is announced a little before the lock can
     /// end, so that there is time to stop.
     pub async fn lost(&self) -> Loss {
@@ -173,15 +183,25 @@ async fn tend(
     match ending {
         Ok(Ending::Detach) => {}
         Ok(Ending::Release(answer)) => {
-            let result = give_back(&inner, &belief, loss).await;
             // Who left does not want to know.
-            let _left = answer.send(result);
+            let _left = match loss {
+                // What is lost is lost, whatever the release below comes to.
+                Some(loss) => answer.send(Err(loss.into())),
+                None => answer.send(give_back(&inner, &belief).await),
+            };
         }
+        Err(_dropped) if loss.is_some() => {}
         Err(_dropped) => {
-            if let Err(error) = give_back(&inner, &belief, loss).await {
+            if let Err(error) = give_back(&inner, &belief).await {
                 tracing::warn!(resource = %belief.lock().resource, "the lock was not released: {error}");
             }
         }
+    }
+    if loss == Some(Loss::NotRenewed) {
+        // The server may have gone on holding what we could not be certain of.
+        inner
+            .release_quietly(&belief.lock().resource, Some(belief.token()))
+            .await;
     }
     drop(claim);
 }
@@ -195,16 +215,11 @@ async fn keep(inner: &Inner, belief: &Belief, sent_at: Moment) {
 }
 
 /// Releases the grant, and says whether it was held to the end.
-async fn give_back(inner: &Inner, belief: &Belief, loss: Option<Loss>) -> Result<(), Error> {
-    if loss == Some(Loss::Taken) {
-        return Err(Loss::Taken.into());
-    }
-    let released = inner.release(&belief.lock().resource, Some(belief.token())).await;
-    match (released, loss) {
-        // The server may have gone on holding what we could not be certain of.
-        (_, Some(loss)) => Err(loss.into()),
-        (Err(Error::NotFound | Error::NotOwner), None) => Err(Loss::Taken.into()),
-        (result, None) => result,
+async fn give_back(inner: &Inner, belief: &Belief) -> Result<(), Error> {
+    let resource = belief.lock().resource;
+    match inner.release(&resource, Some(belief.token())).await {
+        Err(Error::NotFound | Error::NotOwner) => Err(Loss::Taken.into()),
+        result => result,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Renewing, at about a third of the lifetime.
 //!
-//! A beat that fails is tried again within what is left; one hiccup is no loss. Each attempt may take half of
-//! what is left, so there is always time for another one. When the server says that the grant is over, or when
+//! A beat that fails is tried again within what is left; one hiccup is no loss. Each attempt may take a quarter
+//! of what is left, so there is always time for others. When the server says that the grant is over, or when
 //! the time is nearly up, the loss is stated at once.
 //!
 //! Usually each guard beats for itself and names its token. A client with one heartbeat for all its guards
@@ -39,7 +39,7 @@ fn pause(ttl: Ttl) -> Duration {
 
 /// How long one attempt may take when `left` is left.
 fn attempt_timeout(inner: &Inner, left: Duration) -> Duration {
-    inner.transport.request_timeout().min(left / 2)
+    inner.transport.request_timeout().min(left / 4)
 }
 
 /// Renews one grant until it is lost. `sent_at` is when the request was sent that confirmed it last.

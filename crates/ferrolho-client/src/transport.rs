@@ -8,12 +8,15 @@
 //! the server sees that its caller is gone, and the next attempt never sits behind it on a dead connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use ferrolho_core::Timestamp;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
 
 use crate::builder::{Secret, Settings};
+use crate::clock::{Clock, Moment};
 use crate::{Error, tls};
 
 /// The most bytes that an answer may have: a full page of locks with the longest names and metadata.
@@ -83,6 +86,9 @@ pub(crate) struct Transport {
     current: AtomicUsize,
     authorization: Option<HeaderValue>,
     request_timeout: Duration,
+    clock: Arc<dyn Clock>,
+    /// The date of the last answer, and when it came.
+    dated: Mutex<Option<(Timestamp, Moment)>>,
 }
 
 impl Transport {
@@ -108,6 +114,8 @@ impl Transport {
             current: AtomicUsize::new(0),
             authorization,
             request_timeout: settings.request_timeout,
+            clock: Arc::clone(&settings.clock),
+            dated: Mutex::new(None),
         })
     }
 
@@ -124,6 +132,18 @@ impl Transport {
     /// The server that is asked next.
     pub(crate) fn current_server(&self) -> &Url {
         &self.servers[self.current.load(Ordering::Relaxed) % self.servers.len()]
+    }
+
+    /// What the servers' wall clock shows now, to a second, going by the last answer.
+    pub(crate) fn server_now(&self) -> Option<Timestamp> {
+        let (date, came_at) = (*self.dated.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(date.plus(self.clock.now().since(came_at)))
+    }
+
+    fn note_date(&self, response: &Response) {
+        let Some(date) = date(response) else { return };
+        let came_at = self.clock.now();
+        *self.dated.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, came_at));
     }
 
     /// One attempt, answered within `timeout`.
@@ -187,6 +207,7 @@ impl Transport {
             .send()
             .await
             .map_err(|error| failed(&error))?;
+        self.note_date(&response);
         let status = response.status();
         let retry_after = retry_after(&response);
         let body = read(response).await?;
@@ -240,6 +261,12 @@ async fn read(mut response: Response) -> Result<Vec<u8>, Failure> {
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+fn date(response: &Response) -> Option<Timestamp> {
+    let text = response.headers().get(DATE)?.to_str().ok()?;
+    let date = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(Timestamp::from_micros(date.timestamp().as_microsecond()))
 }
 
 fn failed(error: &reqwest::Error) -> Failure {

@@ -2,7 +2,14 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::acquire::AcquireArgs;
+use crate::commands::list::ListArgs;
 use crate::commands::pages::{CompletionsArgs, ManArgs};
+use crate::commands::release::ReleaseArgs;
+use crate::commands::renew::RenewArgs;
+use crate::commands::status::StatusArgs;
+use crate::commands::watch::WatchArgs;
+use crate::run::RunArgs;
 use crate::serve::ServeArgs;
 
 /// A distributed lock service: one binary, plain HTTP and JSON, durable by default.
@@ -18,6 +25,20 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the lock server
     Serve(Box<ServeArgs>),
+    /// Run a command while holding a lock
+    Run(RunArgs),
+    /// Acquire a lock
+    Acquire(AcquireArgs),
+    /// Renew a lock
+    Renew(RenewArgs),
+    /// Release a lock
+    Release(ReleaseArgs),
+    /// Show who holds a lock, or whether the server is ready
+    Status(StatusArgs),
+    /// List live locks
+    List(ListArgs),
+    /// Show what happens to locks, as it happens
+    Watch(WatchArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page

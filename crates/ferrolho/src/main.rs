@@ -7,8 +7,12 @@
 mod cli;
 mod commands;
 mod config;
+mod connect;
 mod exit;
+mod output;
+mod run;
 mod serve;
+mod span;
 
 use std::process::ExitCode;
 
@@ -21,12 +25,22 @@ use cli::{Cli, Command};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = run::inner(std::env::args_os()) {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(answer) => return usage(&answer),
     };
     match cli.command {
         Command::Serve(args) => serve::serve(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Acquire(args) => commands::acquire::acquire(&args),
+        Command::Renew(args) => commands::renew::renew(&args),
+        Command::Release(args) => commands::release::release(&args),
+        Command::Status(args) => commands::status::status(&args),
+        Command::List(args) => commands::list::list(&args),
+        Command::Watch(args) => commands::watch::watch(&args),
         Command::Completions(args) => commands::pages::completions(&args),
         Command::Man(args) => commands::pages::man(&args),
     }

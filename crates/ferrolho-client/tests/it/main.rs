@@ -1,6 +1,6 @@
 //! The client against a server that misbehaves on command.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fake;
 mod leaks;

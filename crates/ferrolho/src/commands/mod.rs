@@ -1,3 +1,9 @@
 //! The small commands: one file each.
 
+pub(crate) mod acquire;
+pub(crate) mod list;
 pub(crate) mod pages;
+pub(crate) mod release;
+pub(crate) mod renew;
+pub(crate) mod status;
+pub(crate) mod watch;
