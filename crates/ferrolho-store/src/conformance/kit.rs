@@ -14,6 +14,10 @@ use crate::{Attempt, Feed, FeedItem, Outcome, Store};
 /// How long the suite waits for what must happen. Only a broken engine makes it wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How much more a lock may have left than was answered before. Where several servers each time a lock by their
+/// own clock, one may have seen it later than the other, and an answer counts from before it was asked for.
+const LEFT_SLACK: Duration = Duration::from_secs(5);
+
 /// The resource with this name.
 pub fn resource(name: &str) -> Resource {
     Resource::new(name).unwrap()
@@ -144,7 +148,7 @@ pub async fn find(store: &Arc<dyn Store>, name: &str) -> Option<Live> {
     store.find(&resource(name)).await.unwrap()
 }
 
-/// The same lock, with perhaps less time left.
+/// The same lock, with perhaps less time left, and hardly more.
 pub fn assert_same(found: Option<&Live>, expected: &Live) {
     let Some(found) = found else {
         panic!("there is no lock, but there should be {expected:?}")
@@ -155,25 +159,8 @@ pub fn assert_same(found: Option<&Live>, expected: &Live) {
         "not the lock that was answered"
     );
     assert!(
-        found.left <= expected.left,
+        found.left <= expected.left + LEFT_SLACK,
         "{found:?} has more left than {expected:?}"
-    );
-}
-
-/// The same lock, seen by another server or after a restart: some engines' servers each time a lock from when
-/// they first saw it, which is later, and never by more than its whole life.
-pub fn assert_same_elsewhere(found: Option<&Live>, expected: &Live, ttl_seconds: u32) {
-    let Some(found) = found else {
-        panic!("there is no lock, but there should be {expected:?}")
-    };
-    assert_eq!(
-        (&found.lock, &found.mark),
-        (&expected.lock, &expected.mark),
-        "not the lock that was answered"
-    );
-    assert!(
-        found.left <= ttl(ttl_seconds).duration(),
-        "{found:?} has more left than its life"
     );
 }
 

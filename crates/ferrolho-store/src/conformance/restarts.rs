@@ -3,7 +3,7 @@
 use ferrolho_core::Change;
 
 use super::Restarts;
-use super::kit::{acquire, assert_same_elsewhere, find, held_by, must, must_remove, release, until_over};
+use super::kit::{acquire, assert_same, find, held_by, must, must_remove, release, until_over};
 use crate::ListQuery;
 
 /// What was granted is there after a restart, as it was; what was released is not.
@@ -20,7 +20,7 @@ pub async fn live_locks_survive_and_released_ones_do_not(engine: &mut impl Resta
     }
     let store = engine.reopen().await;
     for live in &kept {
-        assert_same_elsewhere(find(&store, live.lock.resource.as_str()).await.as_ref(), live, 60);
+        assert_same(find(&store, live.lock.resource.as_str()).await.as_ref(), live);
     }
     let query = ListQuery {
         limit: 100,
@@ -57,7 +57,7 @@ pub async fn a_lock_that_ends_while_closed_is_over(engine: &mut impl Restarts) {
     let long = must(&store, acquire("long", "a", 60)).await;
     let store = engine.reopen().await;
     until_over(&store, "short").await;
-    assert_same_elsewhere(find(&store, "long").await.as_ref(), &long, 60);
+    assert_same(find(&store, "long").await.as_ref(), &long);
     let next = must(&store, acquire("short", "b", 60)).await;
     assert!(next.lock.fencing_token > short.lock.fencing_token);
 }

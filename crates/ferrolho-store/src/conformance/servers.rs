@@ -4,8 +4,7 @@ use ferrolho_core::EventKind;
 
 use super::Servers;
 use super::kit::{
-    acquire, apply, assert_same_elsewhere, events, events_until, find, must, must_remove, release, renew,
-    until_over,
+    acquire, apply, assert_same, events, events_until, find, must, must_remove, release, renew, until_over,
 };
 use super::races::one_winner;
 
@@ -19,11 +18,11 @@ pub async fn an_answer_of_one_is_seen_by_the_other(engine: &mut impl Servers) {
         let live = must(here, acquire("r", "a", 30)).await;
         assert!(live.lock.fencing_token.get() > last);
         last = live.lock.fencing_token.get();
-        assert_same_elsewhere(find(there, "r").await.as_ref(), &live, 30);
+        assert_same(find(there, "r").await.as_ref(), &live);
         let current = apply(there, acquire("r", "b", 30)).await.unwrap_err();
-        assert_same_elsewhere(current.as_ref(), &live, 30);
+        assert_same(current.as_ref(), &live);
         let renewed = must(there, renew(&live, 60)).await;
-        assert_same_elsewhere(find(here, "r").await.as_ref(), &renewed, 60);
+        assert_same(find(here, "r").await.as_ref(), &renewed);
         must_remove(there, release(&live)).await;
         assert_eq!(find(here, "r").await, None);
     }
@@ -80,7 +79,7 @@ pub async fn a_lock_outlives_the_server_that_granted_it(engine: &mut impl Server
     let long = must(&store, acquire("long", "a", 60)).await;
     must(&store, acquire("short", "a", 1)).await;
     store.close().await;
-    assert_same_elsewhere(find(&other, "long").await.as_ref(), &long, 60);
+    assert_same(find(&other, "long").await.as_ref(), &long);
     events_until(&mut feed, EventKind::Expired, "short").await;
     assert_eq!(find(&other, "short").await, None);
     must_remove(&other, release(&long)).await;

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::commit::{Committer, Fate, MAX_BATCH_CHANGES};
+use super::commit::{Committer, MAX_BATCH_CHANGES};
+use super::fates::Fate;
 use super::known::Locks;
 use super::plan::{Group, Step, plan};
 use crate::{ENGINE_TIMEOUT, StoreError};

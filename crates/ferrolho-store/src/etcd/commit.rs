@@ -9,41 +9,36 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
-use ferrolho_core::{Resource, Timestamp};
+use etcd_client::{Compare, CompareOp, KeyValue};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::failure::{Failure, Kind};
+use super::fates::{Fate, fail_all};
 use super::keys::Keys;
-use super::known::{Locks, Seen};
+use super::known::Locks;
 use super::leases::Leases;
 use super::members::Effort;
-use super::plan::{Group, Step, To};
-use super::record::{MAX_BASE, Me, Note, Pen, Record, Version};
+use super::plan::Group;
+use super::record::{MAX_BASE, Me};
 use super::requests::{Cluster, Committed, Lease, values};
 use crate::StoreError;
-use crate::clock::wall_now;
 
 /// The most changes in one transaction.
 pub(super) const MAX_BATCH_CHANGES: usize = 96;
 
 /// What the number that is added to tokens is, and which write made it so.
 #[derive(Clone, Copy, Debug, Default)]
-struct Base {
-    value: u64,
-    revision: i64,
+pub(super) struct Base {
+    pub(super) value: u64,
+    pub(super) revision: i64,
 }
 
-/// How a group ended.
-#[derive(Debug)]
-pub(super) enum Fate {
-    /// It is done; each lock as it is now.
-    Done(Vec<Option<Seen>>),
-    /// Nothing of it is done, since a key was not what it should have been; each lock as it is now.
-    Lost(Vec<Option<Seen>>),
-    /// It is not done, or nobody knows.
-    Failed(StoreError),
+/// A group with a lease for each step that puts.
+pub(super) struct Ready<'a> {
+    index: usize,
+    pub(super) group: &'a Group,
+    pub(super) leases: Vec<Option<Lease>>,
 }
 
 /// Carries groups out.
@@ -56,30 +51,8 @@ pub(super) struct Committer {
     base: Mutex<Base>,
     /// The highest revision that `note` is known to have had.
     noted: AtomicI64,
-    sequence: AtomicU64,
-}
-
-/// A group with a lease for each step that puts.
-pub(super) struct Ready<'a> {
-    index: usize,
-    pub(super) group: &'a Group,
-    leases: Vec<Option<Lease>>,
-}
-
-/// A value that is put, and under which lease.
-#[derive(Clone)]
-pub(super) struct Put {
-    record: Record,
-    lease: i64,
-}
-
-/// A transaction that is ready to be sent.
-pub(super) struct Draft {
-    txn: Txn,
-    /// The value of `note`, which no other transaction has.
-    pub(super) note: Vec<u8>,
-    /// What each step of each group puts; nothing where it removes.
-    pub(super) puts: Vec<Vec<Option<Put>>>,
+    /// Counts this server's transactions.
+    pub(super) sequence: AtomicU64,
 }
 
 impl Committer {
@@ -173,157 +146,7 @@ impl Committer {
         Ok(leases)
     }
 
-    fn draft(&self, ready: &[Ready<'_>]) -> Draft {
-        let now = wall_now();
-        let base = self.base();
-        let mut puts = Vec::with_capacity(ready.len());
-        let mut operations = Vec::with_capacity(ready.len() + 1);
-        for ready in ready {
-            let group_puts: Vec<_> = ready
-                .group
-                .steps
-                .iter()
-                .zip(&ready.leases)
-                .map(|(step, lease)| self.put(step, (*lease)?, now, base.value))
-                .collect();
-            operations.push(TxnOp::txn(self.nested(&ready.group.steps, &group_puts)));
-            puts.push(group_puts);
-        }
-        let note = Note {
-            by: self.me.number,
-            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
-            at: now,
-            ended: ready
-                .iter()
-                .flat_map(|ready| &ready.group.steps)
-                .filter_map(|step| step.ended.clone())
-                .collect(),
-        }
-        .encode();
-        operations.push(TxnOp::put(self.keys.note.clone(), note.clone(), None));
-        let compare_base = Compare::mod_revision(self.keys.base.clone(), CompareOp::Equal, base.revision);
-        let txn = Txn::new()
-            .when([compare_base, self.compare_note()])
-            .and_then(operations)
-            .or_else([&self.keys.base, &self.keys.note].map(|key| TxnOp::get(key.clone(), None)));
-        Draft { txn, note, puts }
-    }
-
-    fn put(&self, step: &Step, lease: Lease, now: Timestamp, base: u64) -> Option<Put> {
-        let life = step.to.ttl()?.duration();
-        let pen = Pen {
-            by: self.me.number,
-            now,
-            clock: self.me.started.elapsed(),
-            base,
-            spare: lease.ends.saturating_duration_since(Instant::now() + life),
-        };
-        let record = match &step.to {
-            To::Grant(grant) => Record::grant(grant, pen),
-            To::Extend(version, ttl) => Record::renewed(version, *ttl, pen),
-            To::Keep(version) => Record::kept(version, pen),
-            To::Remove => return None,
-        };
-        Some(Put {
-            record,
-            lease: lease.id,
-        })
-    }
-
-    /// The transaction of one group.
-    pub(super) fn nested(&self, steps: &[Step], puts: &[Option<Put>]) -> Txn {
-        let mut compares = Vec::with_capacity(steps.len());
-        let mut writes = Vec::with_capacity(steps.len());
-        let mut reads = Vec::with_capacity(steps.len());
-        for (step, put) in steps.iter().zip(puts) {
-            let key = self.keys.lock(&step.resource);
-            let revision = step.from.as_ref().map_or(0, |version| version.revision);
-            compares.push(Compare::mod_revision(key.clone(), CompareOp::Equal, revision));
-            writes.push(match put {
-                Some(put) => {
-                    let options = PutOptions::new().with_lease(put.lease);
-                    TxnOp::put(key.clone(), put.record.encode(), Some(options))
-                }
-                None => TxnOp::delete(key.clone(), None),
-            });
-            reads.push(TxnOp::get(key, None));
-        }
-        Txn::new().when(compares).and_then(writes).or_else(reads)
-    }
-
-    /// What became of each group of a transaction that was carried out.
-    fn fates(&self, ready: &[Ready<'_>], draft: &Draft, committed: Committed) -> Vec<Fate> {
-        let mut answers = committed.answers.into_iter();
-        ready
-            .iter()
-            .zip(&draft.puts)
-            .map(|(ready, puts)| self.fate(ready, puts, committed.revision, answers.next()))
-            .collect()
-    }
-
-    /// What became of a group whose nested transaction was answered so.
-    pub(super) fn fate(
-        &self,
-        ready: &Ready<'_>,
-        puts: &[Option<Put>],
-        revision: i64,
-        answer: Option<TxnOpResponse>,
-    ) -> Fate {
-        match answer {
-            Some(TxnOpResponse::Txn(nested)) if nested.succeeded() => self.done(ready, puts, revision),
-            Some(TxnOpResponse::Txn(nested)) => self.lost(ready, revision, &values(&nested.op_responses())),
-            _ => Fate::Failed(StoreError::unknown(
-                "an answer of etcd has not the form of its question",
-            )),
-        }
-    }
-
-    pub(super) fn done(&self, ready: &Ready<'_>, puts: &[Option<Put>], revision: i64) -> Fate {
-        let mut now = Vec::with_capacity(puts.len());
-        for (step, put) in ready.group.steps.iter().zip(puts) {
-            let version = put
-                .clone()
-                .map(|put| put.record.into_version(&step.resource, revision, put.lease))
-                .transpose();
-            match version {
-                Ok(version) => now.push(self.locks.learn(&step.resource, revision, version)),
-                // Only when the tokens are used up: the grant stands and cannot be answered.
-                Err(unreadable) => return Fate::Failed(StoreError::unknown(unreadable)),
-            }
-        }
-        Fate::Done(now)
-    }
-
-    pub(super) fn lost(&self, ready: &Ready<'_>, revision: i64, found: &[Option<KeyValue>]) -> Fate {
-        let resources = ready.group.steps.iter().map(|step| &step.resource);
-        match self.learn_all(resources, revision, found) {
-            Ok(now) => Fate::Lost(now),
-            Err(error) => Fate::Failed(error),
-        }
-    }
-
-    /// Takes in what keys held at a revision.
-    pub(super) fn learn_all<'a>(
-        &self,
-        resources: impl Iterator<Item = &'a Resource>,
-        revision: i64,
-        found: &[Option<KeyValue>],
-    ) -> Result<Vec<Option<Seen>>, StoreError> {
-        resources
-            .zip(found)
-            .map(|(resource, value)| {
-                let version = value
-                    .as_ref()
-                    .map(|value| Version::read(resource, value))
-                    .transpose();
-                Ok(self
-                    .locks
-                    .learn(resource, revision, version.map_err(StoreError::unavailable)?))
-            })
-            .collect()
-    }
-
-    fn base(&self) -> Base {
+    pub(super) fn base(&self) -> Base {
         *self.base.lock()
     }
 
@@ -388,19 +211,4 @@ pub(super) fn parse_base(value: &[u8]) -> Result<u64, Failure> {
                 format!("the base key must hold a number up to {MAX_BASE}"),
             )
         })
-}
-
-pub(super) fn fail_all(ready: &[Ready<'_>], failure: &Failure) -> Vec<Fate> {
-    ready.iter().map(|_| Fate::Failed(failure.of_write())).collect()
-}
-
-impl Draft {
-    fn leases(&self) -> Vec<i64> {
-        self.puts
-            .iter()
-            .flatten()
-            .flatten()
-            .map(|put| put.lease)
-            .collect()
-    }
 }

@@ -27,7 +27,8 @@ use crate::ListQuery;
 /// By how much the servers that did not write a version let the one that did go first, in milliseconds.
 const OTHERS_LATER_MILLIS: std::ops::Range<u64> = 100..300;
 
-/// A version of a lock and when it ends by this server's clock.
+/// A version of a lock and when it ends by this server's clock: for what is there, at the latest; for what this
+/// server has just answered, at the earliest.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) version: Arc<Version>,
@@ -253,12 +254,15 @@ impl Locks {
         });
     }
 
-    /// Has the removal of a version tried now, unless it is being tried already.
+    /// Has the removal of a version tried before all others, unless it is being tried already.
     pub(super) fn hasten(&self, version: &Version) {
         self.change(|table| {
             let resource = &version.lock.resource;
             if table.lives(version) && table.locks.get(resource).is_some_and(|known| !known.tried) {
-                table.reschedule(resource, Instant::now(), false);
+                let now = Instant::now();
+                let first = table.due.first().map_or(now, |(due, _)| now.min(*due));
+                let due = first.checked_sub(Duration::from_nanos(1)).unwrap_or(first);
+                table.reschedule(resource, due, false);
             }
         });
     }

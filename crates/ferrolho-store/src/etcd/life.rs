@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-use super::commit::{Committer, Fate, MAX_BATCH_CHANGES};
+use super::commit::{Committer, MAX_BATCH_CHANGES};
+use super::fates::Fate;
 use super::members::ATTEMPT;
 use super::plan::{Group, Step, expiry, keeping};
 use super::record::Version;

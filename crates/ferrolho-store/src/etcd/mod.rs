@@ -3,7 +3,8 @@
 //! One key for each lock, and every write compares the revision that it rests on, so etcd's consensus decides
 //! who gets a lock. What this server knows of the locks ([`known`]) is fed by a watch ([`watch`], [`events`]) and
 //! serves guesses, timers and lists; a guess is planned ([`plan`]), queued with others ([`batch`]) and committed
-//! in one transaction ([`commit`], [`space`]). Lives are measured by the servers' own monotonic clocks and end by
+//! in one transaction ([`commit`], [`draft`],
+//! [`fates`], [`space`]). Lives are measured by the servers' own monotonic clocks and end by
 //! committed removals ([`life`]); leases are only a net below ([`leases`]). No answer comes from memory: refusals
 //! and "there is none" come from a transaction or a linearizable read too.
 //!
@@ -14,8 +15,10 @@ mod batch;
 mod commit;
 mod compact;
 mod config;
+mod draft;
 mod events;
 mod failure;
+mod fates;
 mod keys;
 mod known;
 mod leases;
@@ -40,8 +43,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::batch::{Queue, Reply};
-use self::commit::{Committer, Fate};
+use self::commit::Committer;
 use self::failure::Failure;
+use self::fates::Fate;
 use self::keys::Keys;
 use self::known::{Locks, Seen};
 use self::members::{ATTEMPT, Members};

@@ -8,8 +8,10 @@
 use etcd_client::{KeyValue, Txn, TxnOp};
 use tokio::time::Instant;
 
-use super::commit::{Committer, Draft, Fate, Put, Ready, fail_all};
+use super::commit::{Committer, Ready};
+use super::draft::{Draft, Put};
 use super::failure::Failure;
+use super::fates::{Fate, fail_all};
 use super::members::Effort;
 use crate::StoreError;
 
