@@ -1,15 +1,17 @@
-//! Short words for what the tests do.
+//! Short words for what the tests do, besides those of the suite.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::{
-    Cause, Change, Claim, Event, EventKind, Expected, Grant, Holder, Live, Mark, Owner, Resource, Ttl, Write,
-};
+use ferrolho_core::{Change, Event, EventKind, Live, Write};
 use ferrolho_store::etcd::{EtcdConfig, EtcdStore};
 use ferrolho_store::{Attempt, Feed, FeedItem, Outcome, Store, StoreError};
 use ferrolho_testkit::Etcd;
 use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) use ferrolho_store::conformance::kit::{
+    acquire, find, grant_to, holder, must, must_remove, release, renew, resource,
+};
 
 /// How long a test waits for what must happen. Only a broken engine makes it wait so long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -31,64 +33,6 @@ pub(crate) async fn open_url(url: &str) -> Arc<dyn Store> {
     Arc::new(EtcdStore::open(&config(url)).await.unwrap())
 }
 
-pub(crate) fn resource(name: &str) -> Resource {
-    Resource::new(name).unwrap()
-}
-
-pub(crate) fn holder(owner: &str) -> Holder {
-    Holder {
-        owner: Owner::new(owner).unwrap(),
-        principal: None,
-    }
-}
-
-pub(crate) fn ttl(seconds: u32) -> Ttl {
-    Ttl::new(seconds.into(), Ttl::MAX).unwrap()
-}
-
-pub(crate) fn grant(owner: &str, seconds: u32) -> Grant {
-    Grant {
-        holder: holder(owner),
-        ttl: ttl(seconds),
-        metadata: None,
-        mark: Mark::Random(rand::random()),
-    }
-}
-
-pub(crate) fn acquire(name: &str, owner: &str, seconds: u32) -> Change {
-    Change {
-        resource: resource(name),
-        expected: Expected::Free,
-        write: Write::Grant(grant(owner, seconds)),
-        cause: Cause::Acquire,
-    }
-}
-
-fn held(live: &Live) -> Expected {
-    Expected::HeldBy(Claim {
-        holder: live.lock.holder(),
-        token: Some(live.lock.fencing_token),
-    })
-}
-
-pub(crate) fn renew(live: &Live, seconds: u32) -> Change {
-    Change {
-        resource: live.lock.resource.clone(),
-        expected: held(live),
-        write: Write::Extend(ttl(seconds)),
-        cause: Cause::Renew,
-    }
-}
-
-pub(crate) fn release(live: &Live) -> Change {
-    Change {
-        resource: live.lock.resource.clone(),
-        expected: held(live),
-        write: Write::Remove,
-        cause: Cause::Release,
-    }
-}
-
 /// Tries a change, which has to be answered in bounded time: `Ok(Ok)` what it made, `Ok(Err)` what was in its
 /// way.
 pub(crate) async fn attempt(
@@ -108,25 +52,11 @@ pub(crate) async fn attempt(
     })
 }
 
-/// A change that makes a lock and must succeed at once.
-pub(crate) async fn must(store: &Arc<dyn Store>, change: Change) -> Live {
-    attempt(store, change).await.unwrap().unwrap().unwrap()
-}
-
-/// A change that must succeed at once and leaves no lock.
-pub(crate) async fn must_remove(store: &Arc<dyn Store>, change: Change) {
-    assert_eq!(attempt(store, change).await.unwrap().unwrap(), None);
-}
-
 /// A look, which has to be answered in bounded time.
 pub(crate) async fn look(store: &Arc<dyn Store>, name: &str) -> Result<Option<Live>, StoreError> {
     timeout(BOUND, store.find(&resource(name)))
         .await
         .expect("an answer in bounded time")
-}
-
-pub(crate) async fn find(store: &Arc<dyn Store>, name: &str) -> Option<Live> {
-    look(store, name).await.unwrap()
 }
 
 /// Waits until the store answers a look.

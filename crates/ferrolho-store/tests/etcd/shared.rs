@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::kit::{
-    PATIENCE, acquire, attempt, events_until, find, grant, must, must_remove, open, release, renew, resource,
+    PATIENCE, acquire, attempt, events_until, find, grant_to, holder, must, must_remove, open, release,
+    renew, resource,
 };
 
 /// Three members, for the suite's checks of several servers.
@@ -168,7 +169,7 @@ async fn the_largest_batch_fits() {
     let largest = |change: Change| Change {
         write: Write::Grant(ferrolho_core::Grant {
             metadata: Some(metadata.clone()),
-            ..grant(&owner, 60)
+            ..grant_to(holder(&owner), 60)
         }),
         ..change
     };
