@@ -13,6 +13,7 @@ mod faults;
 mod history;
 mod kit;
 mod lives;
+mod random;
 mod security;
 mod shared;
 mod space;
