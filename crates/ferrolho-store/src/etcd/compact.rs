@@ -20,27 +20,15 @@ const STEPS: u32 = 10;
 
 /// Keeps at least `history`, and not much more, until it is ended itself.
 pub(super) async fn run(committer: Arc<Committer>, history: Duration) {
-    // One for each step within the history, and the one that has become too old.
-    let mut samples: VecDeque<(Instant, i64)> = VecDeque::new();
-    let mut compacted = 0;
+    let mut samples = Samples::default();
     let mut is_failing = false;
     loop {
         let until = Instant::now() + ENGINE_TIMEOUT;
-        if let Ok(reading) = committer
-            .cluster
-            .read(std::slice::from_ref(&committer.keys.note), until)
-            .await
-        {
-            samples.push_back((Instant::now(), reading.revision));
+        let note = std::slice::from_ref(&committer.keys.note);
+        if let Ok(reading) = committer.cluster.read(note, until).await {
+            samples.0.push_back((Instant::now(), reading.revision));
         }
-        let mut old = None;
-        while let Some((taken, revision)) = samples.front()
-            && taken.elapsed() >= history
-        {
-            old = Some(*revision);
-            samples.pop_front();
-        }
-        if let Some(revision) = old.filter(|revision| *revision > compacted) {
+        if let Some(revision) = samples.older_than(history) {
             match committer.cluster.compact(revision, until).await {
                 // Another server, or the cluster itself, may have been faster.
                 Err(failure) if failure.kind != Kind::Compacted => {
@@ -49,12 +37,25 @@ pub(super) async fn run(committer: Arc<Committer>, history: Duration) {
                     }
                     is_failing = true;
                 }
-                Ok(()) | Err(_) => {
-                    compacted = revision;
-                    is_failing = false;
-                }
+                Ok(()) | Err(_) => is_failing = false,
             }
         }
         sleep(history / STEPS).await;
+    }
+}
+
+/// Revisions and when they were the latest, the oldest first; about as many as there are steps.
+#[derive(Default)]
+struct Samples(VecDeque<(Instant, i64)>);
+
+impl Samples {
+    /// The last revision that was the latest so long ago, if it was not asked for before.
+    fn older_than(&mut self, age: Duration) -> Option<i64> {
+        let old = self
+            .0
+            .iter()
+            .take_while(|(taken, _)| taken.elapsed() >= age)
+            .count();
+        self.0.drain(..old).next_back().map(|(_, revision)| revision)
     }
 }

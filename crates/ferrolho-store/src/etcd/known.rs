@@ -10,68 +10,20 @@
 //! to remove it at its end; the others do so a little later, so that they need not when it lives. A lock is over
 //! when that removal is committed, and not before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::{Live, Resource};
+use ferrolho_core::Resource;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::leases::margin;
-use super::record::{Act, Me, Version};
+use super::record::{Me, Version};
+pub(super) use super::table::Seen;
+use super::table::Table;
 use crate::ListQuery;
-
-/// By how much the servers that did not write a version let the one that did go first, in milliseconds.
-const OTHERS_LATER_MILLIS: std::ops::Range<u64> = 100..300;
-
-/// A version of a lock and when it ends by this server's clock: for what is there, at the latest; for what this
-/// server has just answered, at the earliest.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) version: Arc<Version>,
-    pub(super) ends: Instant,
-}
-
-impl Seen {
-    /// Whether its life is over, though its removal may not be committed yet.
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        self.ends <= now
-    }
-
-    /// The lock as it is reported.
-    pub(super) fn live(&self, now: Instant) -> Live {
-        Live {
-            lock: self.version.lock.clone(),
-            mark: self.version.mark.clone(),
-            left: self.ends.saturating_duration_since(now),
-        }
-    }
-}
-
-/// What is known of one key.
-struct Known {
-    /// The last version that lived.
-    seen: Seen,
-    /// At which revision it was known to be gone, while the watch has not said so yet.
-    gone: Option<i64>,
-    /// When its removal is due to be tried, or tried again.
-    due: Instant,
-    /// Its removal is being tried.
-    tried: bool,
-}
-
-#[derive(Default)]
-struct Table {
-    /// Everything up to here has been delivered by the watch.
-    revision: i64,
-    locks: BTreeMap<Resource, Known>,
-    due: BTreeSet<(Instant, Resource)>,
-    /// Versions of this server whose lease does not last.
-    thin: Vec<Arc<Version>>,
-}
 
 /// The map of all locks. Its lock is held for moments only.
 pub(super) struct Locks {
@@ -294,92 +246,5 @@ impl Locks {
         }
         let last = last.filter(|_| looked_at.next().is_some());
         (wanted, last)
-    }
-}
-
-impl Table {
-    /// Whether this version is thought to be there.
-    fn lives(&self, version: &Version) -> bool {
-        let known = self.locks.get(&version.lock.resource);
-        known.is_some_and(|known| known.gone.is_none() && known.seen.version.revision == version.revision)
-    }
-
-    /// Takes in a version that was seen now, unless something newer is known.
-    fn see(&mut self, me: Me, version: Version, left: Option<Duration>) -> Seen {
-        let now = Instant::now();
-        let resource = version.lock.resource.clone();
-        let mut ends = now + left.unwrap_or(version.ttl.duration());
-        if let Some(known) = self.locks.get(&resource) {
-            let before = &known.seen.version;
-            if before.revision == version.revision {
-                return known.seen.clone();
-            }
-            if known.gone.unwrap_or(before.revision) >= version.revision {
-                let version = version.into();
-                return Seen { version, ends };
-            }
-            // A lock that was put under another lease ends when it would have.
-            if version.act == Act::Kept && version.lock == before.lock {
-                ends = known.seen.ends;
-            }
-        }
-        let is_mine = version.by == me.number;
-        let later = Duration::from_millis(rand::random_range(OTHERS_LATER_MILLIS));
-        let due = if is_mine { ends } else { ends + later };
-        let lease_ends = me.started + version.clock + version.ttl.duration() + version.spare;
-        let seen = Seen {
-            version: version.into(),
-            ends,
-        };
-        if is_mine && lease_ends < ends + margin(seen.version.ttl) {
-            self.thin.push(seen.version.clone());
-        }
-        self.forget(&resource);
-        self.due.insert((due, resource.clone()));
-        let known = Known {
-            seen: seen.clone(),
-            gone: None,
-            due,
-            tried: false,
-        };
-        self.locks.insert(resource, known);
-        seen
-    }
-
-    /// Notes that a lock was not there at a revision. Only a lock that is thought to live is worth the note: the
-    /// watch will bring its end.
-    fn lose(&mut self, resource: &Resource, at: i64) {
-        if let Some(known) = self.locks.get_mut(resource)
-            && known.seen.version.revision <= at
-        {
-            known.gone = Some(known.gone.unwrap_or(at).max(at));
-            let entry = (known.due, resource.clone());
-            self.due.remove(&entry);
-        }
-    }
-
-    /// Forgets a lock that was removed at a revision, unless something newer is known. Returns whether it did.
-    fn remove(&mut self, resource: &Resource, revision: i64) -> bool {
-        let known = self.locks.get(resource);
-        let is_older = known.is_some_and(|known| known.seen.version.revision <= revision);
-        if is_older {
-            self.forget(resource);
-        }
-        is_older
-    }
-
-    fn forget(&mut self, resource: &Resource) {
-        if let Some(known) = self.locks.remove(resource) {
-            self.due.remove(&(known.due, resource.clone()));
-        }
-    }
-
-    fn reschedule(&mut self, resource: &Resource, due: Instant, tried: bool) -> Option<Arc<Version>> {
-        let known = self.locks.get_mut(resource)?;
-        known.tried = tried;
-        let before = std::mem::replace(&mut known.due, due);
-        self.due.remove(&(before, resource.clone()));
-        self.due.insert((due, resource.clone()));
-        Some(known.seen.version.clone())
     }
 }

@@ -1,16 +1,17 @@
 //! etcd: several servers on one cluster (cargo feature `etcd`).
 //!
 //! One key for each lock, and every write compares the revision that it rests on, so etcd's consensus decides
-//! who gets a lock. What this server knows of the locks ([`known`]) is fed by a watch ([`watch`], [`events`]) and
-//! serves guesses, timers and lists; a guess is planned ([`plan`]), queued with others ([`batch`]) and committed
-//! in one transaction ([`commit`], [`draft`],
-//! [`fates`], [`space`]). Lives are measured by the servers' own monotonic clocks and end by
-//! committed removals ([`life`]); leases are only a net below ([`leases`]). No answer comes from memory: refusals
-//! and "there is none" come from a transaction or a linearizable read too.
+//! who gets a lock. What this server knows of the locks ([`known`], [`table`]) is fed by a watch ([`watch`],
+//! [`events`]) and serves guesses, timers and lists. An act ([`acts`]) on a guess is planned ([`plan`]), queued with
+//! others ([`batch`]) and committed in one transaction ([`commit`], [`draft`], [`fates`], [`space`]). Lives are
+//! measured by the servers' own monotonic clocks and end by committed removals ([`life`]); leases are only a net
+//! below ([`leases`]). No answer comes from memory: refusals and "there is none" come from a transaction or a
+//! linearizable read too.
 //!
 //! etcd's clocks and the servers' wall clocks decide nothing. `acquired_at` and `expires_at` are the wall clock
 //! of the server that wrote, for people.
 
+mod acts;
 mod batch;
 mod commit;
 mod compact;
@@ -29,6 +30,7 @@ mod plan;
 mod record;
 mod requests;
 mod space;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -40,16 +42,15 @@ use async_trait::async_trait;
 use ferrolho_core::{Change, Live, Resource};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use self::batch::{Queue, Reply};
+use self::acts::live;
+use self::batch::Queue;
 use self::commit::Committer;
 use self::failure::Failure;
-use self::fates::Fate;
 use self::keys::Keys;
-use self::known::{Locks, Seen};
+use self::known::Locks;
 use self::members::{ATTEMPT, Members};
-use self::plan::all_hold;
 use self::record::Me;
 use self::requests::Cluster;
 use self::watch::Follower;
@@ -65,9 +66,6 @@ pub use self::tokens::raise_tokens;
 /// How often an attempt is planned again because others were faster, before it is given up as undone.
 const MAX_ROUNDS: usize = 32;
 
-/// How many locks are looked at in one go for a list, while nobody else can use the map.
-const SCAN_BUDGET: usize = 4096;
-
 /// Why a store on etcd does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdOpenError {
@@ -75,7 +73,7 @@ pub enum EtcdOpenError {
     #[error(transparent)]
     Tls(#[from] TlsFileError),
     /// No member answers, or it refuses this client.
-    #[error("the etcd cluster does not answer: {0}")]
+    #[error("the etcd cluster cannot be used: {0}")]
     NoAnswer(String),
 }
 
@@ -137,89 +135,6 @@ impl EtcdStore {
             .clone()
             .ok_or_else(|| StoreError::unavailable("the store is closed"))
     }
-
-    /// The locks as they are in etcd now.
-    async fn read(&self, resources: &[&Resource], until: Instant) -> Result<Vec<Option<Seen>>, StoreError> {
-        let keys: Vec<_> = resources
-            .iter()
-            .map(|resource| self.committer.keys.lock(resource))
-            .collect();
-        let reading = self
-            .committer
-            .cluster
-            .read(&keys, until)
-            .await
-            .map_err(Failure::of_read)?;
-        let resources = resources.iter().copied();
-        self.committer
-            .learn_all(resources, reading.revision, &reading.values)
-    }
-
-    /// Sees to it that locks whose life is over are removed. Returns whether there were any.
-    ///
-    /// A lock is over when its removal is committed, so nobody is told of its end, nor that it still lives, before.
-    async fn end_overdue(&self, locks: &[Option<Seen>], until: Instant) -> Result<bool, StoreError> {
-        let now = Instant::now();
-        let overdue: Vec<_> = locks
-            .iter()
-            .flatten()
-            .filter(|seen| seen.is_overdue(now))
-            .collect();
-        for seen in &overdue {
-            self.committer.locks.hasten(&seen.version);
-        }
-        for seen in &overdue {
-            if !self.committer.locks.ended(&seen.version, until).await {
-                return Err(StoreError::unavailable(
-                    "a lock is over and cannot be removed yet",
-                ));
-            }
-        }
-        Ok(!overdue.is_empty())
-    }
-
-    async fn round(
-        &self,
-        changes: &Arc<[Change]>,
-        not_after: Instant,
-    ) -> Result<Option<Outcome>, StoreError> {
-        let until = Instant::now() + ENGINE_TIMEOUT;
-        let resources: Vec<_> = changes.iter().map(|change| &change.resource).collect();
-        let guess: Vec<_> = resources
-            .iter()
-            .map(|resource| self.committer.locks.guess(resource))
-            .collect();
-        if self.end_overdue(&guess, until).await? {
-            return Ok(None);
-        }
-        if !all_hold(changes, &guess) {
-            let found = self.read(&resources, until).await?;
-            if self.end_overdue(&found, until).await? {
-                return Ok(None);
-            }
-            if !all_hold(changes, &found) {
-                return Ok(Some(Outcome::Stale(live(&found))));
-            }
-        }
-        match self.queue()?.submit(Arc::clone(changes), not_after).await? {
-            Reply::Fate(Fate::Done(now)) => Ok(Some(Outcome::Applied(live(&now)))),
-            Reply::Fate(Fate::Lost(found)) => {
-                let overdue = self.end_overdue(&found, until).await?;
-                let stale = !overdue && !all_hold(changes, &found);
-                Ok(stale.then(|| Outcome::Stale(live(&found))))
-            }
-            Reply::Fate(Fate::Failed(error)) => Err(error),
-            Reply::NotAsGuessed => Ok(None),
-        }
-    }
-}
-
-fn live(locks: &[Option<Seen>]) -> Vec<Option<Live>> {
-    let now = Instant::now();
-    locks
-        .iter()
-        .map(|seen| seen.as_ref().map(|seen| seen.live(now)))
-        .collect()
 }
 
 #[async_trait]
@@ -309,26 +224,7 @@ impl Store for EtcdStore {
     async fn close(&self) {
         self.queue.lock().take();
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        // Each transaction is bounded, and so is what waits.
-        while tasks.queue.join_next().await.is_some() {}
-    }
-}
-
-impl EtcdStore {
-    /// The locks that a query wants, at most its limit and one more, by the map.
-    async fn scan(&self, query: &ListQuery) -> Vec<Seen> {
-        let enough = query.limit.saturating_add(1);
-        let mut page = Vec::new();
-        let mut after = query.after.clone();
-        loop {
-            let (mut wanted, last) = self.committer.locks.scan(query, after.as_ref(), SCAN_BUDGET);
-            page.append(&mut wanted);
-            after = last;
-            if page.len() >= enough || after.is_none() {
-                page.truncate(enough);
-                return page;
-            }
-            tokio::task::yield_now().await;
-        }
+        // What is under way and what waits each take a transaction's time at most, unless very many wait.
+        let _ = timeout(2 * ENGINE_TIMEOUT, tasks.queue.join_next()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Random histories on three servers of one cluster, against a plain map: whatever is tried where, the answer is
+//! Random hitold on three servers of one cluster, against a plain map: whatever is tried where, the answer is
 //! the map's, and all three feeds tell the same story. A failure names the seed; `FERROLHO_SEED` repeats it.
 
 use std::collections::BTreeMap;
@@ -51,15 +51,14 @@ impl Model {
             self.told.extend(lock.clone().map(|lock| (*kind, lock)));
         }
         let Some(lock) = made else { return };
-        match (&change.write, before) {
-            (Write::Extend(_), Some(before)) => assert_eq!(lock.fencing_token, before.fencing_token),
-            _ => {
-                let last = self.tokens.insert(name.clone(), lock.fencing_token);
-                assert!(
-                    last.is_none_or(|last| last < lock.fencing_token),
-                    "{lock:?} after {last:?}"
-                );
-            }
+        if let (Write::Extend(_), Some(before)) = (&change.write, before) {
+            assert_eq!(lock.fencing_token, before.fencing_token);
+        } else {
+            let last = self.tokens.insert(name.clone(), lock.fencing_token);
+            assert!(
+                last.is_none_or(|last| last < lock.fencing_token),
+                "{lock:?} after {last:?}"
+            );
         }
         self.locks.insert(name, lock);
     }
@@ -163,9 +162,9 @@ async fn three_servers_behave_as_one_map() {
     for _ in 0..STEPS {
         step(&mut random, &stores, &mut model).await;
     }
-    let mut stories = Vec::new();
+    let mut told = Vec::new();
     for feed in feeds {
-        stories.push(compare_feed(feed, &model).await);
+        told.push(compare_feed(feed, &model).await);
     }
-    assert!(stories.windows(2).all(|pair| pair[0] == pair[1]));
+    assert!(told.windows(2).all(|pair| pair[0] == pair[1]));
 }

@@ -65,7 +65,7 @@ async fn both_sides_show_certificates() {
         format!("{right}&tls_name=other.internal"),
     ] {
         let refused = refusal(&wrong).await;
-        assert!(refused.contains("does not answer"), "{wrong}: {refused}");
+        assert!(refused.contains("cannot be used"), "{wrong}: {refused}");
     }
     let missing = format!("{}{}", etcd.url(), parameters(Path::new("/no/such.pem"), None));
     assert!(refusal(&missing).await.contains("/no/such.pem"));
