@@ -20,27 +20,18 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// What to do. What a command is for stands with its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run the lock server
     Serve(Box<ServeArgs>),
-    /// Run a command while holding a lock
     Run(RunArgs),
-    /// Acquire a lock
     Acquire(AcquireArgs),
-    /// Renew a lock
     Renew(RenewArgs),
-    /// Release a lock
     Release(ReleaseArgs),
-    /// Show who holds a lock, or whether the server is ready
     Status(StatusArgs),
-    /// List live locks
     List(ListArgs),
-    /// Show what happens to locks, as it happens
     Watch(WatchArgs),
-    /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Print the manual page
     Man(ManArgs),
 }

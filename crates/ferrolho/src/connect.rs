@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ferrolho_client::{Client, DEFAULT_URL, Error, Owner};
 
-use crate::{exit, span};
+use crate::{exit, span, warnings};
 
 /// Which server, and how to reach it.
 #[derive(Debug, clap::Args)]
@@ -102,6 +102,7 @@ pub(crate) fn named(owner: Option<&str>) -> Result<Option<Owner>, Error> {
 
 /// Carries out a small command: what it returns, or what its error means, is how the program ends.
 pub(crate) fn carry_out(command: impl Future<Output = Result<ExitCode, Error>>) -> ExitCode {
+    warnings::show();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime

@@ -9,7 +9,7 @@ use crate::connect::{self, ServerArgs};
 use crate::output::{GOOD, Output, printed};
 use crate::{exit, span};
 
-/// Acquires a lock and keeps it until it is released or its lifetime is over.
+/// Acquire a lock, which stays until it is released or its lifetime is over.
 ///
 /// Nobody renews it: do so with `ferrolho renew`, or let `ferrolho run` do all of it. The lock belongs to the owner,
 /// who is needed to renew and release it; without one, a new owner is made up and printed.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::connect::{self, ServerArgs, named};
 use crate::output::{self, Output, printed};
 
-/// Lists live locks, ordered by name.
+/// List live locks, ordered by name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 listed, 69 no server, 64 wrong usage, 77 not permitted")]
 pub(crate) struct ListArgs {

@@ -8,14 +8,14 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 
-/// Prints a completion script for a shell.
+/// Print a completion script for a shell.
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
     /// For which shell
     shell: Shell,
 }
 
-/// Prints the manual page.
+/// Print the manual page.
 #[derive(clap::Args)]
 pub(crate) struct ManArgs {
     /// Of this command; without it the page of ferrolho itself

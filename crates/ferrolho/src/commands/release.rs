@@ -8,7 +8,7 @@ use crate::commands::renew::parse_token;
 use crate::connect::{self, OwnerArg, ServerArgs};
 use crate::output::{GOOD, Output, printed};
 
-/// Releases a lock that the owner holds.
+/// Release a lock that the owner holds.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 released, 4 no such lock (or it has expired), 3 not the owner, 69 no server, 64 wrong usage, 77 not permitted"

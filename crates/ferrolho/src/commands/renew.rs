@@ -8,7 +8,7 @@ use crate::connect::{self, OwnerArg, ServerArgs};
 use crate::output::{GOOD, Output, printed};
 use crate::span;
 
-/// Renews a lock that the owner holds: its new end is now and TIME.
+/// Renew a lock that the owner holds: its new end is now and TIME.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 renewed, 4 no such lock (or it has expired), 3 not the owner, 69 no server, 64 wrong usage, 77 not permitted"

@@ -8,7 +8,7 @@ use crate::connect::{self, ServerArgs};
 use crate::exit;
 use crate::output::{GOOD, Output, WARNING, printed};
 
-/// Shows who holds a lock and who waits for it, or with --server whether the server is ready.
+/// Show who holds a lock and who waits for it, or with --server whether the server is ready.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 held (or ready), 4 free, 69 no server (or not ready), 64 wrong usage, 77 not permitted"

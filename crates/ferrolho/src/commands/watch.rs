@@ -14,7 +14,7 @@ use super::list;
 use crate::connect::{self, ServerArgs};
 use crate::output::{self, FAINT, GOOD, Output, WARNING, printed};
 
-/// Shows what happens to locks, as it happens.
+/// Show what happens to locks, as it happens.
 ///
 /// One line for each event. On a terminal the last line counts down to the next end of a lock.
 #[derive(Debug, clap::Args)]

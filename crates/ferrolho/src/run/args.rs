@@ -10,7 +10,7 @@ use crate::commands::acquire::json_text;
 use crate::connect::{self, ServerArgs};
 use crate::{exit, span};
 
-/// Runs a command while holding a lock, and only then.
+/// Run a command while holding a lock, and only then.
 ///
 /// Acquires the lock, renews it at a third of its lifetime, and runs COMMAND in a process group of its own, with
 /// standard input, output and error as they are. Signals are passed on. When COMMAND has ended, what is left of its

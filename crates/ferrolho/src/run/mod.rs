@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 pub(crate) use args::RunArgs;
 
-use crate::exit;
+use crate::{exit, warnings};
 
 /// `ferrolho run RESOURCE -- COMMAND`.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -27,6 +27,9 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
         Ok(plan) => plan,
         Err(error) => return exit::fail(&error),
     };
+    if !plan.quiet {
+        warnings::show();
+    }
     // On this very thread: the kernel ends a command with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
