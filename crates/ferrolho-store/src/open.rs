@@ -68,6 +68,17 @@ impl FromStr for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// Leaves it to others to compact etcd's history, as a cluster needs that others use too. Other stores have no
+    /// such history.
+    pub fn leave_etcd_history(&mut self) {
+        #[cfg(feature = "etcd")]
+        if let Self::Etcd(config) = self {
+            config.history = None;
+        }
+    }
+}
+
 /// The path after `sqlite:`. Three slashes are the other usual way to write an absolute path. Two, `:memory:` and
 /// parameters mean something to other programs and would each make a file of an odd name here.
 fn parse_path(text: &str) -> Option<PathBuf> {
@@ -161,6 +172,26 @@ mod tests {
                 "{text}: {message}"
             );
         }
+    }
+
+    #[test]
+    #[cfg(feature = "etcd")]
+    fn etcd_is_named_without_its_secrets_and_its_history_may_be_left_alone() {
+        let mut url: StoreUrl = "etcd://user:secret@one:1,two?prefix=p".parse().unwrap();
+        assert_eq!(url.to_string(), "etcd://one:1,two:2379");
+        assert!(!format!("{url:?}").contains("secret"));
+        let history = |url: &StoreUrl| match url {
+            StoreUrl::Etcd(config) => config.history,
+            other => panic!("{other}"),
+        };
+        assert!(history(&url).is_some());
+        url.leave_etcd_history();
+        assert_eq!(history(&url), None);
+        let message = "etcd://user:secret@one:x"
+            .parse::<StoreUrl>()
+            .unwrap_err()
+            .to_string();
+        assert!(!message.contains("secret"), "{message}");
     }
 
     #[tokio::test]

@@ -28,6 +28,10 @@ pub(crate) struct ServeArgs {
     /// Where the locks live: sqlite:PATH, memory:, postgres://…, etcd://… [default: sqlite:ferrolho.db]
     #[arg(long, value_name = "URL", env = "FERROLHO_STORE", hide_env_values = true)]
     store: Option<String>,
+    /// Whether etcd's history is compacted to the last 10 minutes: on, or off for a cluster that others use too
+    /// [default: on]
+    #[arg(long, value_name = "on|off", env = "FERROLHO_ETCD_COMPACT")]
+    etcd_compact: Option<String>,
     /// Listen on other addresses than loopback though anybody may take any lock
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           env = "FERROLHO_ALLOW_ANONYMOUS")]
@@ -103,9 +107,15 @@ impl Config {
         }
         let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;
         let names = settings.text("allowed_host", "");
+        let mut store: StoreUrl = settings.parse("store", "sqlite:ferrolho.db")?;
+        match settings.text("etcd_compact", "on").as_str() {
+            "on" => {}
+            "off" => store.leave_etcd_history(),
+            _ => bail!("etcd_compact is on or off"),
+        }
         Ok(Self {
             listen,
-            store: settings.parse("store", "sqlite:ferrolho.db")?,
+            store,
             guard: Guard {
                 allowed_hosts: names
                     .split(',')
@@ -143,6 +153,7 @@ impl Settings {
         let given = [
             ("listen", &args.listen),
             ("store", &args.store),
+            ("etcd_compact", &args.etcd_compact),
             ("allow_anonymous", &args.allow_anonymous),
             ("allowed_host", &args.allowed_host),
             ("max_ttl_seconds", &args.max_ttl_seconds),
