@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "the tests of the program use the rest of it")]
 mod fake;
 mod leaks;
 mod renewal;

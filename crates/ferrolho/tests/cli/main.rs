@@ -1,7 +1,8 @@
 //! `ferrolho run` and the small commands: real processes against a server that misbehaves on command.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod cable;
 mod commands;
 #[expect(dead_code, reason = "the client's tests use the rest of it")]
 #[path = "../../../ferrolho-client/tests/it/fake/mod.rs"]
@@ -9,5 +10,6 @@ mod fake;
 mod lab;
 mod loss;
 mod processes;
+mod real;
 mod run;
 mod terminal;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -48,6 +49,9 @@ pub(super) struct Ask {
     pub(super) name: String,
     pub(super) body: Value,
     pub(super) key: Option<String>,
+    /// As it came, to be passed on.
+    pub(super) head: Parts,
+    pub(super) bytes: Bytes,
 }
 
 pub(super) async fn carry_out(shared: &Arc<Shared>, ask: &Ask) -> Response<Full<Bytes>> {

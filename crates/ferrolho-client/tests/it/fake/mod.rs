@@ -3,7 +3,9 @@
 //! It keeps locks in memory by the contract's rules (`locks.rs`), on a thread of its own, and writes down every
 //! request and every grant with its time: the outside witness of the tests. Faults are put between the network
 //! and the rules (`network.rs`), at each point where a network can fail: before the act, after it, twice, never.
+//! It can also stand in front of a real server (`forward.rs`) and bring the same faults there.
 
+mod forward;
 mod locks;
 mod network;
 
@@ -71,6 +73,8 @@ struct Shared {
     state: Mutex<State>,
     changed: Notify,
     frozen: watch::Sender<bool>,
+    /// The real server that this one stands in front of, if it does.
+    upstream: Option<SocketAddr>,
 }
 
 /// The server; it ends with this.
@@ -81,11 +85,22 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
+    /// A server of its own.
     pub(crate) fn start() -> Self {
+        Self::serve(None)
+    }
+
+    /// A network of its own in front of a real server.
+    pub(crate) fn before(upstream: SocketAddr) -> Self {
+        Self::serve(Some(upstream))
+    }
+
+    fn serve(upstream: Option<SocketAddr>) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Notify::new(),
             frozen: watch::Sender::new(false),
+            upstream,
         });
         let stop = watch::Sender::new(false);
         let (mut stopped, serving) = (stop.subscribe(), Arc::clone(&shared));

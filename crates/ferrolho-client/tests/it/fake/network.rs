@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::locks::{Ask, carry_out, respond};
-use super::{Act, Fault, Seen, Shared};
+use super::locks::{self, Ask, respond};
+use super::{Act, Fault, Seen, Shared, forward};
 
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
@@ -53,10 +53,18 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().to_owned();
     let header = request.headers().get("idempotency-key");
     let key = header.map(|key| key.to_str().unwrap().to_owned());
-    let body = request.into_body().collect().await.map_err(|_| Break)?.to_bytes();
-    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let (head, body) = request.into_parts();
+    let bytes = body.collect().await.map_err(|_| Break)?.to_bytes();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let (act, name) = parse(&method, &path);
-    let ask = Ask { act, name, body, key };
+    let ask = Ask {
+        act,
+        name,
+        body,
+        key,
+        head,
+        bytes,
+    };
     let fault = {
         let mut state = shared.state.lock().unwrap();
         state.seen.push(Seen {
@@ -71,7 +79,7 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answer {
         }
     };
     let answer = match fault {
-        None => carry_out(&shared, &ask).await,
+        None => carry_out(&shared, &ask).await?,
         Some(Fault::DropRequest) => return Err(Break),
         Some(Fault::DropAnswer) => {
             let _lost = carry_out(&shared, &ask).await;
@@ -84,21 +92,29 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answer {
                 tokio::time::sleep(delay).await;
                 carry_out(&shared, &ask).await
             });
-            late.await.unwrap()
+            late.await.unwrap()?
         }
         Some(Fault::DelayAnswer(delay)) => {
-            let answer = carry_out(&shared, &ask).await;
+            let answer = carry_out(&shared, &ask).await?;
             tokio::time::sleep(delay).await;
             answer
         }
         Some(Fault::Double) => {
             let _first = carry_out(&shared, &ask).await;
-            carry_out(&shared, &ask).await
+            carry_out(&shared, &ask).await?
         }
         Some(Fault::Answer(status, body)) => respond(status, &body),
     };
     thawed(&shared).await;
     Ok(answer)
+}
+
+/// What comes of a request that arrived.
+async fn carry_out(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    match shared.upstream {
+        Some(upstream) => forward::forward(upstream, ask).await.map_err(|_| Break),
+        None => Ok(locks::carry_out(shared, ask).await),
+    }
 }
 
 async fn thawed(shared: &Shared) {
