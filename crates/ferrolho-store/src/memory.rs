@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::table::{Batch, Table};
+use crate::table::{Batch, Locks, Table};
 use crate::{
     Attempt, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page, REAP_PIECE_LOCKS, Store,
     StoreError,
@@ -55,7 +55,7 @@ impl MemoryStore {
             reaper: Notify::new(),
             state: Mutex::new(State {
                 // Far enough below 2^53 whatever the clock says; the year 2112 comes as near.
-                table: Table::new(top_token.min(FencingToken::MAX.get() / 2)),
+                table: Table::new(Locks::default(), top_token.min(FencingToken::MAX.get() / 2)),
                 is_closed: false,
             }),
             clock,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferrolho_core::Timestamp;
 use rusqlite::{Connection, OpenFlags};
@@ -11,6 +11,7 @@ use tracing::warn;
 use super::error::{DiskError, SqliteOpenError};
 use super::file::DatabaseFile;
 use super::high_water::HighWater;
+use super::journal::{self, Journal};
 use super::remembered;
 use super::rows::{self, Loaded};
 use super::schema::{self, MigrateError};
@@ -36,10 +37,13 @@ pub(super) enum Checkpoint {
 pub(super) trait Disk: Send + 'static {
     /// Begins a transaction that may write. When another program has changed the file since the last one, what
     /// the file holds now.
-    fn begin(&mut self) -> Result<Option<Loaded>, DiskError>;
+    fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError>;
 
-    /// Writes what the batch changes on this table.
+    /// Writes what the batch changes on this table, and tidies up if [`Disk::tidy_at`] has come.
     fn write(&mut self, batch: &Batch, table: &Table) -> Result<(), DiskError>;
+
+    /// When there is something to tidy up with the next batch, or without one.
+    fn tidy_at(&self) -> Option<Instant>;
 
     /// Makes all that was written since `begin` durable.
     fn commit(&mut self) -> Result<(), DiskError>;
@@ -73,6 +77,7 @@ pub(super) struct SqliteDisk {
     index: Arc<WalIndex>,
     file: DatabaseFile,
     high_water: HighWater,
+    journal: Journal,
     data_version: i64,
     /// What `remembered::seen` says.
     seen: Timestamp,
@@ -95,46 +100,44 @@ impl SqliteDisk {
             index: Arc::new(index),
             file,
             high_water,
+            journal: Journal::empty(),
             seen,
             drawn: 0,
         })
     }
 
-    pub(super) fn connection(&self) -> Result<&Connection, DiskError> {
-        self.connection.as_ref().ok_or_else(|| {
-            // Reopening has failed and must come first.
-            DiskError::Sqlite(rusqlite::Error::InvalidQuery)
-        })
+    #[cfg(test)]
+    pub(super) fn connection(&self) -> &Connection {
+        opened(self.connection.as_ref()).unwrap()
     }
 }
 
+/// The connection, unless opening it again has failed, which must then come first.
+fn opened(connection: Option<&Connection>) -> Result<&Connection, DiskError> {
+    connection.ok_or(DiskError::NotOpen)
+}
+
 impl Disk for SqliteDisk {
-    fn begin(&mut self) -> Result<Option<Loaded>, DiskError> {
+    fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
         if !self.file.is_in_place() {
             return Err(DiskError::Moved);
         }
-        let connection = self.connection()?;
+        let connection = opened(self.connection.as_ref())?;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let version = data_version(connection)?;
-        let loaded = (version != self.data_version)
-            .then(|| rows::load(connection))
-            .transpose()?;
+        if version == self.data_version {
+            return Ok(None);
+        }
+        let mut loaded = rows::load(connection)?;
+        self.journal.reconcile(&mut loaded.locks, table);
         self.data_version = version;
-        Ok(loaded)
+        Ok(Some(loaded))
     }
 
     fn write(&mut self, batch: &Batch, table: &Table) -> Result<(), DiskError> {
-        let connection = self.connection()?;
-        let mut written = table.top_token();
-        for (resource, after) in batch.writes() {
-            let before = table.get(resource).map(|held| held.lock.fencing_token);
-            rows::write(connection, before, after)?;
-            written = written.max(after.map_or(0, |held| held.lock.fencing_token.get()));
-        }
-        if batch.top_token() > written {
-            // Its lock is gone already; its number must not come again.
-            rows::raise_counter(connection, batch.top_token())?;
-        }
+        let is_due = self.tidy_at().is_some_and(|at| at <= Instant::now());
+        let connection = opened(self.connection.as_ref())?;
+        self.journal.write(connection, batch, table, is_due)?;
         if batch.now().since(self.seen) >= remembered::SEEN_EVERY {
             self.touch(batch.now())?;
         }
@@ -142,14 +145,22 @@ impl Disk for SqliteDisk {
         Ok(())
     }
 
+    fn tidy_at(&self) -> Option<Instant> {
+        self.journal.due()
+    }
+
     fn commit(&mut self) -> Result<(), DiskError> {
-        self.connection()?.prepare_cached("COMMIT")?.execute([])?;
+        opened(self.connection.as_ref())?
+            .prepare_cached("COMMIT")?
+            .execute([])?;
+        self.journal.committed();
         self.high_water.raise(self.drawn);
         Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), DiskError> {
-        let connection = self.connection()?;
+        self.journal.rolled_back();
+        let connection = opened(self.connection.as_ref())?;
         // After some errors, such as a full disk, SQLite has done it itself.
         if !connection.is_autocommit() {
             connection.prepare_cached("ROLLBACK")?.execute([])?;
@@ -160,7 +171,7 @@ impl Disk for SqliteDisk {
     fn stamp(&mut self) -> Result<Option<Stamp>, DiskError> {
         let stamp = self.index.stamp().map_err(DiskError::File)?;
         // Asked after the stamp was read: if nobody else has committed by now, the stamp is of our own commit.
-        let is_ours = data_version(self.connection()?)? == self.data_version;
+        let is_ours = data_version(opened(self.connection.as_ref())?)? == self.data_version;
         Ok(is_ours.then_some(stamp))
     }
 
@@ -169,7 +180,7 @@ impl Disk for SqliteDisk {
     }
 
     fn checkpoint(&mut self, how: Checkpoint) -> Result<bool, DiskError> {
-        let connection = self.connection()?;
+        let connection = opened(self.connection.as_ref())?;
         let pragma = match how {
             Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
             Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -184,7 +195,7 @@ impl Disk for SqliteDisk {
     }
 
     fn touch(&mut self, now: Timestamp) -> Result<(), DiskError> {
-        remembered::set_seen(self.connection()?, now)?;
+        remembered::set_seen(opened(self.connection.as_ref())?, now)?;
         self.seen = now;
         Ok(())
     }
@@ -207,6 +218,7 @@ impl Disk for SqliteDisk {
             self.index = Arc::new(WalIndex::open(&index).map_err(DiskError::File)?);
         }
         self.data_version = data_version(&connection)?;
+        self.journal = Journal::empty();
         self.connection = Some(connection);
         // What was read may be in the system's memory only, if it was a sync that failed.
         self.checkpoint(Checkpoint::Truncate)?;
@@ -226,7 +238,8 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// Opens a connection to the file, sets it up for durable commits, and brings the file to today's shape.
+/// Opens a connection to the file, sets it up for durable commits, brings the file to today's shape and folds the
+/// journal that a server has left which did not stop cleanly.
 pub(super) fn connect(path: &Path) -> Result<Connection, SqliteOpenError> {
     let failed = |cause| SqliteOpenError::sqlite(path, cause);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -238,7 +251,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, SqliteOpenError> {
             what: format!("its file system does not allow a write-ahead log (journal mode {mode})"),
         });
     }
-    match schema::migrate(&mut connection) {
+    match schema::migrate(&mut connection).and_then(|()| journal::recover(&mut connection)) {
         Ok(()) => Ok(connection),
         Err(MigrateError::Sqlite(cause)) => Err(failed(cause)),
         Err(MigrateError::Foreign(what)) => Err(SqliteOpenError::Foreign {

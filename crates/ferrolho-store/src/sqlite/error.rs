@@ -73,6 +73,8 @@ pub(super) enum DiskError {
     Moved,
     #[error("the log of the database is full, since another program has been reading the file for long")]
     LogFull,
+    #[error("the database is not open")]
+    NotOpen,
     #[error(transparent)]
     Open(#[from] SqliteOpenError),
 }
@@ -86,7 +88,7 @@ impl DiskError {
                 Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
             ),
             Self::Moved | Self::LogFull => true,
-            Self::File(_) | Self::Open(_) => false,
+            Self::File(_) | Self::NotOpen | Self::Open(_) => false,
         }
     }
 }

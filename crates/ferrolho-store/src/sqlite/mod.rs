@@ -4,13 +4,15 @@
 //! for nobody; what changes something goes to the [`writer`], one thread that commits many attempts at once and
 //! publishes them to the table before anybody is answered. The file is the truth: it is opened with `flock`
 //! against a second server ([`file`]), synced with every commit, read anew after any commit that failed, and
-//! watched for changes by other programs ([`wal`]), such as an operator's `sqlite3`. The clock does not follow
-//! steps of the wall clock, with or without a restart ([`crate::clock`], [`remembered`]).
+//! watched for changes by other programs ([`wal`]), such as an operator's `sqlite3`. Under load the newest changes
+//! are in a [`journal`] in the same file. The clock does not follow steps of the wall clock, with or without a
+//! restart ([`crate::clock`], [`remembered`]).
 
 mod disk;
 mod error;
 mod file;
 mod high_water;
+mod journal;
 mod opening;
 mod remembered;
 mod rows;
@@ -177,9 +179,11 @@ impl Store for SqliteStore {
         }
         let (answer, answered) = oneshot::channel();
         self.queue.send(Message::Apply(Waiting { attempt, answer }))?;
-        answered
-            .await
-            .unwrap_or_else(|_| Err(StoreError::unknown("the writer has ended")))
+        match tokio::time::timeout(ENGINE_TIMEOUT, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(StoreError::unknown("the writer has ended")),
+            Err(_) => Err(StoreError::unknown("the disk does not answer")),
+        }
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

@@ -18,11 +18,7 @@ pub(super) struct Loaded {
 
 /// Reads all locks.
 pub(super) fn load(connection: &Connection) -> rusqlite::Result<Loaded> {
-    let counter: Option<i64> = connection
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'distributed_locks'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let mut top_token = counter.unwrap_or(0);
+    let mut top_token = counter(connection)?.unwrap_or(0);
     let mut locks = Vec::new();
     let mut unreadable = 0;
     let mut statement = connection.prepare_cached(
@@ -135,6 +131,28 @@ pub(super) fn write(
     }
 }
 
+/// Makes this the row of its resource, whatever is there, the same grant included.
+pub(super) fn put(connection: &Connection, held: &Held) -> rusqlite::Result<()> {
+    remove_resource(connection, &held.lock.resource)?;
+    replace(connection, held)
+}
+
+/// Moves the end of the row of a resource, if there is one.
+pub(super) fn set_end(connection: &Connection, resource: &Resource, end: Timestamp) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE distributed_locks SET expires_at = ?2 WHERE resource = ?1")?
+        .execute(params![resource.as_str(), end.to_string()])?;
+    Ok(())
+}
+
+/// Removes the row of a resource, if there is one.
+pub(super) fn remove_resource(connection: &Connection, resource: &Resource) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM distributed_locks WHERE resource = ?1")?
+        .execute([resource.as_str()])?;
+    Ok(())
+}
+
 fn remove(connection: &Connection, token: FencingToken) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM distributed_locks WHERE id = ?1")?
@@ -180,17 +198,24 @@ fn replace(connection: &Connection, held: &Held) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lifts the counter of tokens to at least `top`, also where no row has the number.
+/// Lifts the counter of tokens to at least `top`, also where no row has the number. Writes nothing if it is there
+/// already.
 pub(super) fn raise_counter(connection: &Connection, top: u64) -> rusqlite::Result<()> {
+    let counter = counter(connection)?;
     let top = top.cast_signed();
-    let is_there = connection
-        .prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'distributed_locks'")?
-        .execute([top])?
-        > 0;
-    if !is_there {
-        connection
-            .prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('distributed_locks', ?1)")?
-            .execute([top])?;
-    }
+    let statement = match counter {
+        Some(counter) if counter >= top => return Ok(()),
+        Some(_) => "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'distributed_locks'",
+        None => "INSERT INTO sqlite_sequence (name, seq) VALUES ('distributed_locks', ?1)",
+    };
+    connection.prepare_cached(statement)?.execute([top])?;
     Ok(())
+}
+
+/// The highest number that AUTOINCREMENT remembers.
+fn counter(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'distributed_locks'")?
+        .query_row([], |row| row.get(0))
+        .optional()
 }

@@ -35,6 +35,13 @@ CREATE TABLE IF NOT EXISTS ferrolho_state (
     value TEXT NOT NULL
 ) WITHOUT ROWID";
 
+/// What has changed since `distributed_locks` was last written, one record a batch.
+const JOURNAL: &str = "
+CREATE TABLE IF NOT EXISTS ferrolho_journal (
+    seq    INTEGER PRIMARY KEY,
+    record TEXT NOT NULL
+)";
+
 /// Why a file cannot be brought to today's shape.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MigrateError {
@@ -61,6 +68,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
             transaction.execute_batch(&format!("ALTER TABLE distributed_locks ADD COLUMN {name} {kind}"))?;
         }
         transaction.execute_batch(STATE)?;
+        transaction.execute_batch(JOURNAL)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     check(&transaction)?;

@@ -84,8 +84,7 @@ impl State {
 
 impl Shared {
     pub(super) fn new(clock: Clock, loaded: Loaded, index: Arc<WalIndex>, stamp: Option<Stamp>) -> Self {
-        let mut table = Table::new(loaded.top_token);
-        table.load(loaded.locks, loaded.top_token);
+        let table = Table::new(loaded.locks.into_iter().collect(), loaded.top_token);
         Self {
             clock,
             feed: FeedSender::default(),
@@ -173,10 +172,13 @@ impl Shared {
 
     /// Another program has changed the file to this.
     pub(super) fn load(&self, loaded: Loaded) {
+        let locks = loaded.locks.into_iter().collect();
         let mut state = self.write();
         state.unreadable = loaded.unreadable;
-        state.table.load(loaded.locks, loaded.top_token);
+        let old = state.table.replace(locks, loaded.top_token);
         self.feed.gap();
+        drop(state);
+        drop(old);
     }
 
     /// The batch is durable.
@@ -215,13 +217,11 @@ impl Shared {
 
     /// The file has been read anew.
     pub(super) fn recovered(&self, loaded: Loaded, index: Arc<WalIndex>, stamp: Option<Stamp>) {
+        self.load(loaded);
         let mut state = self.write();
-        state.unreadable = loaded.unreadable;
-        state.table.load(loaded.locks, loaded.top_token);
         state.index = index;
         state.stamp = stamp;
         state.phase = Phase::Settled;
-        self.feed.gap();
         drop(state);
         self.settled.send_replace(());
     }

@@ -18,19 +18,19 @@ use std::time::Duration;
 const MB: u64 = 1024 * 1024;
 
 /// So large a log: time to copy it into the database.
-const CHECKPOINT_BYTES: u64 = 16 * MB;
+const CHECKPOINT_BYTES: u64 = 8 * MB;
 
 /// So large, and somebody keeps it from starting over: time to go slower.
-const SLOW_BYTES: u64 = 24 * MB;
+const SLOW_BYTES: u64 = 16 * MB;
 
-/// So large: no further. The largest batch takes the log to 64 MB.
-const FULL_BYTES: u64 = 48 * MB;
+/// So large: no further. The largest commit takes the log to 64 MB.
+const FULL_BYTES: u64 = 32 * MB;
 
 /// How much further a log must grow that could not be copied whole, before that is tried again.
 const RETRY_BYTES: u64 = MB;
 
 /// How much of the log's file stays when it starts over; what is beyond is given back.
-pub(super) const KEPT_BYTES: u64 = 24 * MB;
+pub(super) const KEPT_BYTES: u64 = 16 * MB;
 
 /// What SQLite puts before each page in its log.
 const FRAME_HEAD_BYTES: u64 = 24;

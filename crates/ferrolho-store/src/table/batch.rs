@@ -63,7 +63,7 @@ impl Batch {
             if reaped == limit {
                 break;
             }
-            if !self.overlay.contains_key(&held.lock.resource) {
+            if !self.touches(&held.lock.resource) {
                 self.note(EventKind::Expired, held.lock.clone(), None);
                 self.overlay.insert(held.lock.resource.clone(), None);
                 reaped += 1;
@@ -87,6 +87,11 @@ impl Batch {
         self.overlay
             .iter()
             .map(|(resource, held)| (resource, held.as_deref()))
+    }
+
+    /// Whether the batch touches this resource.
+    pub(crate) fn touches(&self, resource: &Resource) -> bool {
+        self.overlay.contains_key(resource)
     }
 
     /// The highest token drawn so far, by this batch or before it.

@@ -68,12 +68,33 @@ impl<T> Reading<T> {
     }
 }
 
+/// Locks, in each of the orders that are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    resources: BTreeMap<Resource, Arc<Held>>,
+    ends: BTreeSet<ByEnd>,
+    owners: BTreeSet<ByOwner>,
+}
+
+/// Built in one go, which packs the nodes and is much faster than one by one.
+impl FromIterator<Held> for Locks {
+    fn from_iter<I: IntoIterator<Item = Held>>(locks: I) -> Self {
+        let locks: Vec<_> = locks.into_iter().map(Arc::new).collect();
+        Self {
+            ends: locks.iter().cloned().map(ByEnd).collect(),
+            owners: locks.iter().cloned().map(ByOwner).collect(),
+            resources: locks
+                .into_iter()
+                .map(|held| (held.lock.resource.clone(), held))
+                .collect(),
+        }
+    }
+}
+
 /// The committed locks.
 #[derive(Debug)]
 pub(crate) struct Table {
-    by_resource: BTreeMap<Resource, Arc<Held>>,
-    by_end: BTreeSet<ByEnd>,
-    by_owner: BTreeSet<ByOwner>,
+    locks: Locks,
     /// The highest token drawn so far; 0 for none.
     top_token: u64,
     /// The history that this table's positions belong to.
@@ -83,35 +104,27 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table that draws tokens above `top_token` and starts a history of its own.
-    pub(crate) fn new(top_token: u64) -> Self {
+    /// A table of these locks, which draws tokens above `top_token` and starts a history of its own.
+    pub(crate) fn new(locks: Locks, top_token: u64) -> Self {
         Self {
-            by_resource: BTreeMap::new(),
-            by_end: BTreeSet::new(),
-            by_owner: BTreeSet::new(),
+            locks,
             top_token,
             epoch: rand::random(),
             commits: 0,
         }
     }
 
-    /// Takes these locks in the place of all that are here, and draws tokens above `top_token`. The history goes
-    /// on.
-    pub(crate) fn load(&mut self, locks: Vec<Held>, top_token: u64) {
-        let locks: Vec<_> = locks.into_iter().map(Arc::new).collect();
-        // Built in one go, which packs the nodes.
-        self.by_end = locks.iter().cloned().map(ByEnd).collect();
-        self.by_owner = locks.iter().cloned().map(ByOwner).collect();
-        self.by_resource = locks
-            .into_iter()
-            .map(|held| (held.lock.resource.clone(), held))
-            .collect();
+    /// Takes these locks in the place of all that are here, which it returns, and draws tokens above `top_token`
+    /// and above all that it has drawn. The history goes on.
+    #[must_use = "freeing many locks takes a while, which others need not wait for"]
+    pub(crate) fn replace(&mut self, locks: Locks, top_token: u64) -> Locks {
         self.top_token = self.top_token.max(top_token);
+        std::mem::replace(&mut self.locks, locks)
     }
 
     /// The lock on a resource, whether it still lives or not.
     pub(crate) fn get(&self, resource: &Resource) -> Option<&Arc<Held>> {
-        self.by_resource.get(resource)
+        self.locks.resources.get(resource)
     }
 
     /// The live lock on a resource.
@@ -151,7 +164,8 @@ impl Table {
             .or(query.holder.as_ref().map(|holder| &holder.owner));
         match owner {
             None => page(
-                self.by_resource
+                self.locks
+                    .resources
                     .range::<str, _>((start, Bound::Unbounded))
                     .map(|(_, held)| held)
                     .take_while(|held| held.lock.resource.as_str().starts_with(&query.prefix)),
@@ -165,7 +179,8 @@ impl Table {
                 });
                 let probe = start.as_ref().map(|key| key as &dyn index::AsOwnerKey);
                 page(
-                    self.by_owner
+                    self.locks
+                        .owners
                         .range::<dyn index::AsOwnerKey, _>((probe, Bound::Unbounded))
                         .map(|ByOwner(held)| held)
                         .take_while(|held| held.lock.owner == *owner)
@@ -179,46 +194,43 @@ impl Table {
 
     /// When the first of the locks ends, or ended.
     pub(crate) fn earliest_end(&self) -> Option<Timestamp> {
-        self.by_end.first().map(|ByEnd(held)| held.lock.expires_at)
+        self.locks.ends.first().map(|ByEnd(held)| held.lock.expires_at)
     }
 
     /// How many locks live.
     pub(crate) fn live_locks(&self, now: Timestamp) -> usize {
-        self.by_end.len() - self.dead(now).count()
-    }
-
-    /// The highest token drawn so far; 0 for none.
-    pub(crate) fn top_token(&self) -> u64 {
-        self.top_token
+        self.locks.ends.len() - self.dead(now).count()
     }
 
     /// Sets the lock on a resource, or that there is none.
-    pub(crate) fn put(&mut self, resource: &Resource, held: Option<Arc<Held>>) {
+    fn put(&mut self, resource: &Resource, held: Option<Arc<Held>>) {
         let old = match held {
             Some(held) => {
                 self.top_token = self.top_token.max(held.lock.fencing_token.get());
                 // Each takes the place of this resource's old entry if that has the same key.
-                self.by_end.replace(ByEnd(Arc::clone(&held)));
-                self.by_owner.replace(ByOwner(Arc::clone(&held)));
-                self.by_resource
+                self.locks.ends.replace(ByEnd(Arc::clone(&held)));
+                self.locks.owners.replace(ByOwner(Arc::clone(&held)));
+                self.locks
+                    .resources
                     .insert(resource.clone(), Arc::clone(&held))
                     .map(|old| (old, Some(held)))
             }
-            None => self.by_resource.remove(resource).map(|old| (old, None)),
+            None => self.locks.resources.remove(resource).map(|old| (old, None)),
         };
         let Some((old, new)) = old else { return };
         let end = |held: &Held| (held.lock.expires_at, held.lock.fencing_token);
         if new.as_ref().is_none_or(|new| end(new) != end(&old)) {
-            self.by_end.remove(&ByEnd(Arc::clone(&old)));
+            self.locks.ends.remove(&ByEnd(Arc::clone(&old)));
         }
         if new.is_none_or(|new| new.lock.owner != old.lock.owner) {
-            self.by_owner.remove(&ByOwner(old));
+            self.locks.owners.remove(&ByOwner(old));
         }
     }
 
     /// The locks that are over and still here, the longest dead first.
     fn dead(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Held>> {
-        self.by_end
+        self.locks
+            .ends
             .iter()
             .map(|ByEnd(held)| held)
             .take_while(move |held| !held.is_live(now))

@@ -40,7 +40,7 @@ fn kinds(events: &[ferrolho_core::Event]) -> Vec<(EventKind, u64)> {
 
 #[test]
 fn a_lock_is_over_at_its_end_and_not_a_microsecond_before() {
-    let mut table = Table::new(0);
+    let mut table = Table::new(Locks::default(), 0);
     let mut batch = Batch::new(&table, at(0));
     batch.decide(&table, &[grant("r", holder("a", None), 1)]).unwrap();
     batch.publish(&mut table);
@@ -52,7 +52,7 @@ fn a_lock_is_over_at_its_end_and_not_a_microsecond_before() {
 
 #[test]
 fn a_dropped_batch_was_never_there() {
-    let table = Table::new(4);
+    let table = Table::new(Locks::default(), 4);
     let mut batch = Batch::new(&table, at(0));
     let first = batch.decide(&table, &[grant("r", holder("a", None), 1)]).unwrap();
     assert!(matches!(first, Outcome::Applied(_)));
@@ -65,7 +65,7 @@ fn a_dropped_batch_was_never_there() {
 
 #[test]
 fn an_end_is_reported_once_by_whoever_comes_first() {
-    let mut table = Table::new(0);
+    let mut table = Table::new(Locks::default(), 0);
     let mut batch = Batch::new(&table, at(0));
     for name in ["r", "s"] {
         batch
@@ -93,7 +93,7 @@ fn an_end_is_reported_once_by_whoever_comes_first() {
 
 #[test]
 fn tokens_end_below_2_to_the_53() {
-    let mut table = Table::new(FencingToken::MAX.get() - 1);
+    let mut table = Table::new(Locks::default(), FencingToken::MAX.get() - 1);
     let mut batch = Batch::new(&table, at(0));
     let both = [grant("r", holder("a", None), 1), grant("s", holder("a", None), 1)];
     assert_eq!(batch.decide(&table, &both), Err(TokensUsedUp));
@@ -119,7 +119,7 @@ proptest! {
         after in prop::option::of(name()),
         limit in 1_usize..6,
     ) {
-        let mut table = Table::new(0);
+        let mut table = Table::new(Locks::default(), 0);
         let mut plain: BTreeMap<String, Arc<Held>> = BTreeMap::new();
         for (token, (resource, owner, end, removed)) in (1..).zip(puts) {
             let held = Arc::new(Held {
@@ -142,8 +142,8 @@ proptest! {
                 table.put(&held.lock.resource, Some(Arc::clone(&held)));
             }
         }
-        prop_assert_eq!(table.by_end.len(), plain.len());
-        prop_assert_eq!(table.by_owner.len(), plain.len());
+        prop_assert_eq!(table.locks.ends.len(), plain.len());
+        prop_assert_eq!(table.locks.owners.len(), plain.len());
         prop_assert_eq!(table.earliest_end(), plain.values().map(|held| held.lock.expires_at).min());
         let query = ListQuery {
             prefix: prefix.to_owned(),

@@ -168,7 +168,7 @@ async fn a_lock_ends_though_the_disk_is_full_and_its_end_is_told_once_it_is_not(
 #[tokio::test]
 async fn a_file_that_may_not_grow_refuses_what_does_not_fit_and_keeps_the_rest() {
     let failing = Failing::with(Arc::new(HostTime), |disk| {
-        let connection = disk.connection().unwrap();
+        let connection = disk.connection();
         let pages: i64 = connection
             .query_row("PRAGMA page_count", [], |row| row.get(0))
             .unwrap();
@@ -237,7 +237,7 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
 async fn commits_are_synced_in_full() {
     fn assert_synced(disk: &SqliteDisk) {
         let pragma = |name: &str| -> String {
-            let connection = disk.connection().unwrap();
+            let connection = disk.connection();
             let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, Value>(0));
             match value.unwrap() {
                 Value::Integer(number) => number.to_string(),

@@ -1,5 +1,6 @@
 //! What the engine does when the disk does not do its part.
 
+mod crash;
 mod failing;
 mod flight;
 
@@ -96,8 +97,12 @@ fn full() -> DiskError {
 }
 
 impl Disk for FailingDisk {
-    fn begin(&mut self) -> Result<Option<Loaded>, DiskError> {
-        self.disk.begin()
+    fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
+        self.disk.begin(table)
+    }
+
+    fn tidy_at(&self) -> Option<std::time::Instant> {
+        self.disk.tidy_at()
     }
 
     fn write(&mut self, batch: &Batch, table: &Table) -> Result<(), DiskError> {

@@ -1,0 +1,179 @@
+//! Carrying out a batch, or failing to.
+
+use std::time::Instant;
+
+use tracing::{info, warn};
+
+use super::{BATCH_MAX_CHANGES, Waiting, Writer};
+use crate::sqlite::disk::Disk;
+use crate::sqlite::error::DiskError;
+use crate::table::Batch;
+use crate::{Cause, Outcome, StoreError};
+
+/// So many expired locks are removed with a batch that is full already, lest they pile up under load.
+const REAP_ALWAYS: usize = BATCH_MAX_CHANGES / 10;
+
+/// Why a batch was not carried out.
+struct Failure {
+    cause: DiskError,
+    /// The commit had begun.
+    is_unknown: bool,
+}
+
+impl From<DiskError> for Failure {
+    fn from(cause: DiskError) -> Self {
+        Self {
+            cause,
+            is_unknown: false,
+        }
+    }
+}
+
+impl<D: Disk> Writer<D> {
+    /// Carries out a batch of what waits and of what is over, if there is any of either.
+    pub(super) fn serve(&mut self) {
+        let asked = std::mem::take(&mut self.waiting);
+        self.changes = 0;
+        let now = tokio::time::Instant::now();
+        let (waiting, late): (Vec<_>, Vec<_>) = asked
+            .into_iter()
+            .partition(|waiting| waiting.attempt.not_after >= now);
+        for waiting in late {
+            waiting.tell(Err(StoreError::TooLate));
+        }
+        if waiting.is_empty() && !self.is_anything_due() {
+            self.refreshed();
+            return;
+        }
+        self.shared.start_flight();
+        match self.commit(&waiting) {
+            Ok(outcomes) => {
+                for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+                    waiting.tell(outcome);
+                }
+                self.refreshed();
+                self.keep_log_small();
+            }
+            Err(failure) => self.fail(waiting, failure),
+        }
+    }
+
+    /// Whether there is something to do though nobody waits: something to read, to remove, to tidy up, or to try.
+    fn is_anything_due(&self) -> bool {
+        let state = self.shared.read();
+        if !state.is_current() {
+            return true;
+        }
+        if state.trouble.is_some() {
+            return Instant::now() >= self.tick_at;
+        }
+        let now = self.shared.clock.now();
+        self.is_tidying_due() || state.table.earliest_end().is_some_and(|end| end <= now)
+    }
+
+    fn is_tidying_due(&self) -> bool {
+        self.disk.tidy_at().is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Decides, writes and publishes. What it returns is true when it returns.
+    fn commit(&mut self, waiting: &[Waiting]) -> Result<Vec<Result<Outcome, StoreError>>, Failure> {
+        let read = self.disk.begin(&self.shared.read().table)?;
+        if let Some(loaded) = read {
+            info!("another program has changed the database; read anew");
+            self.shared.load(loaded);
+        }
+        let state = self.shared.read();
+        let mut batch = Batch::new(&state.table, self.shared.clock.now());
+        let mut changes = 0;
+        let outcomes = waiting
+            .iter()
+            .map(|waiting| {
+                changes += waiting.attempt.changes.len();
+                batch
+                    .decide(&state.table, &waiting.attempt.changes)
+                    .map_err(StoreError::unavailable)
+            })
+            .collect();
+        let room = BATCH_MAX_CHANGES.saturating_sub(changes);
+        batch.reap(&state.table, room.max(REAP_ALWAYS));
+        let is_trial = batch.is_empty() && state.trouble.is_some();
+        if batch.is_empty() && !is_trial && !self.is_tidying_due() {
+            drop(state);
+            self.disk.rollback()?;
+            let stamp = self.disk.stamp()?;
+            self.shared.publish(batch, stamp);
+            return Ok(outcomes);
+        }
+        if self.policy.pace(state.log_bytes()).is_none() {
+            return Err(DiskError::LogFull.into());
+        }
+        if is_trial {
+            self.disk.touch(batch.now())?;
+        } else {
+            self.disk.write(&batch, &state.table)?;
+        }
+        drop(state);
+        self.disk.commit().map_err(|cause| Failure {
+            is_unknown: !cause.is_harmless(),
+            cause,
+        })?;
+        let stamp = self.disk.stamp().map_err(|cause| Failure {
+            cause,
+            is_unknown: true,
+        })?;
+        if self.shared.read().trouble.is_some() {
+            info!("the database can be written again");
+        }
+        self.shared.publish(batch, stamp);
+        self.last_commit = Instant::now();
+        self.is_at_rest = false;
+        Ok(outcomes)
+    }
+
+    /// Who asked for the file to be read has what it asked for.
+    pub(super) fn refreshed(&mut self) {
+        for asking in self.refreshing.drain(..) {
+            let _ = asking.send(());
+        }
+    }
+
+    /// Answers a batch that was not carried out. Unless the connection is sound, nothing is known until the file
+    /// has been read anew.
+    fn fail(&mut self, waiting: Vec<Waiting>, failure: Failure) {
+        let rolled_back = match (failure.is_unknown, self.disk.rollback()) {
+            (true, _) => false,
+            (false, Ok(())) => true,
+            (false, Err(cause)) => {
+                warn!(%cause, "a batch could not be rolled back");
+                false
+            }
+        };
+        let is_sound = rolled_back && failure.cause.is_harmless();
+        if !is_sound {
+            self.shared.start_recovery();
+        }
+        let is_new = self.shared.read().trouble.is_none();
+        if is_new || !is_sound {
+            warn!(
+                cause = %failure.cause, attempts = waiting.len(), is_unknown = failure.is_unknown,
+                "a batch could not be written"
+            );
+        }
+        let cause = Cause::new(failure.cause);
+        let error = if failure.is_unknown {
+            StoreError::Unknown(cause.clone())
+        } else {
+            StoreError::Unavailable(cause.clone())
+        };
+        self.shared.note(|state| state.trouble = Some(cause));
+        for waiting in waiting {
+            waiting.tell(Err(error.clone()));
+        }
+        if is_sound {
+            self.shared.settle();
+            self.refreshed();
+        } else {
+            self.recover();
+        }
+    }
+}
