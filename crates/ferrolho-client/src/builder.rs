@@ -190,3 +190,32 @@ impl fmt::Debug for Secret {
         f.write_str("(hidden)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked_and_secrets_are_hidden() {
+        let url = |text| Client::builder().url(text);
+        for wrong in [
+            "127.0.0.1:7400",
+            "ftp://h",
+            "http://u:p@h",
+            "http://h/?a",
+            "http://h/#a",
+            "http://",
+        ] {
+            assert!(matches!(url(wrong), Err(Error::Setup(_))), "{wrong}");
+        }
+        let builder = url("http://a, https://b:1/prefix/ ,")
+            .and_then(|b| b.token("very-secret"))
+            .unwrap();
+        assert_eq!(builder.settings.servers.len(), 2);
+        let builder = builder.identity(b"very-secret");
+        assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
+        for wrong in ["", "a b", "a\n", "\u{e9}"] {
+            assert!(Client::builder().token(wrong).is_err(), "{wrong}");
+        }
+    }
+}

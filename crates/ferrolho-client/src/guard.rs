@@ -100,7 +100,7 @@ impl Lease {
     }
 
     /// Waits until at most `left` of the time that is certain is left, because renewals fail: for work that needs
-    /// that long to stop. At once when the lock is lost.
+    /// that long to stop. At once when the lock is lost. It needs a tokio runtime with its timer enabled.
     pub async fn until_left(&self, left: Duration) {
         self.belief.until_left(left).await;
     }
