@@ -1,5 +1,7 @@
 //! Rows of `distributed_locks`: reading them, whoever wrote them, and writing ours.
 
+use std::sync::Arc;
+
 use ferrolho_core::{FencingToken, Lock, Mark, Metadata, Owner, Principal, Resource, Timestamp};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -9,7 +11,7 @@ use crate::table::Held;
 /// What a file holds.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) locks: Vec<Held>,
+    pub(super) locks: Vec<Arc<Held>>,
     /// The highest token that was ever drawn.
     pub(super) top_token: u64,
     /// How many rows are no locks, since a name or a time in them cannot be. They are passed over.
@@ -28,7 +30,7 @@ pub(super) fn load(connection: &Connection) -> rusqlite::Result<Loaded> {
     while let Some(row) = rows.next()? {
         top_token = top_token.max(row.get(0)?);
         match read(row)? {
-            Some(held) => locks.push(held),
+            Some(held) => locks.push(Arc::new(held)),
             None => unreadable += 1,
         }
     }

@@ -77,9 +77,9 @@ pub(crate) struct Locks {
 }
 
 /// Built in one go, which packs the nodes and is much faster than one by one.
-impl FromIterator<Held> for Locks {
-    fn from_iter<I: IntoIterator<Item = Held>>(locks: I) -> Self {
-        let locks: Vec<_> = locks.into_iter().map(Arc::new).collect();
+impl FromIterator<Arc<Held>> for Locks {
+    fn from_iter<I: IntoIterator<Item = Arc<Held>>>(locks: I) -> Self {
+        let locks: Vec<_> = locks.into_iter().collect();
         Self {
             ends: locks.iter().cloned().map(ByEnd).collect(),
             owners: locks.iter().cloned().map(ByOwner).collect(),

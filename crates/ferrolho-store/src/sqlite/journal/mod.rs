@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// Brings rows that were read because another program has changed some up to what the journal knows.
-    pub(super) fn reconcile(&self, read: &mut Vec<Held>, table: &Table) {
+    pub(super) fn reconcile(&self, read: &mut Vec<Arc<Held>>, table: &Table) {
         if self.stale.is_empty() {
             return;
         }
@@ -223,14 +223,14 @@ impl Journal {
             .collect();
         for (resource, row) in &self.stale {
             let ours = table.get(resource);
-            let there = by_name.get(resource).map(row_of_held);
+            let there = row_of(by_name.get(resource));
             let is_untouched = there == *row;
             let is_new_grant = ours.is_some_and(|held| Some(held.lock.fencing_token) != token(*row));
             if !is_untouched && !is_new_grant {
                 continue;
             }
             match ours {
-                Some(held) => by_name.insert(resource.clone(), Held::clone(held)),
+                Some(held) => by_name.insert(resource.clone(), Arc::clone(held)),
                 None => by_name.remove(resource),
             };
         }
@@ -246,12 +246,8 @@ impl Journal {
     }
 }
 
-fn row_of_held(held: &Held) -> (FencingToken, Timestamp) {
-    (held.lock.fencing_token, held.lock.expires_at)
-}
-
 fn row_of(held: Option<&Arc<Held>>) -> Row {
-    held.map(|held| row_of_held(held))
+    held.map(|held| (held.lock.fencing_token, held.lock.expires_at))
 }
 
 fn token(row: Row) -> Option<FencingToken> {

@@ -85,14 +85,14 @@ fn change(number: usize, act: Act, table: &Table, at: u64) -> Option<Change> {
     })
 }
 
-fn locks_of(table: &Table) -> BTreeMap<Resource, Held> {
+fn locks_of(table: &Table) -> BTreeMap<Resource, Arc<Held>> {
     (0..8)
         .filter_map(|number| table.get(&resource(number)))
-        .map(|held| (held.lock.resource.clone(), Held::clone(held)))
+        .map(|held| (held.lock.resource.clone(), Arc::clone(held)))
         .collect()
 }
 
-fn locks_in(connection: &Connection) -> (BTreeMap<Resource, Held>, u64) {
+fn locks_in(connection: &Connection) -> (BTreeMap<Resource, Arc<Held>>, u64) {
     let loaded = rows::load(connection).unwrap();
     let locks = loaded.locks.into_iter();
     (
@@ -179,8 +179,8 @@ fn folding_under_load_comes_to_an_end() {
     assert!(!journal.is_folding);
 }
 
-fn held(number: usize, token: u64, end: u64) -> Held {
-    Held {
+fn held(number: usize, token: u64, end: u64) -> Arc<Held> {
+    Arc::new(Held {
         lock: Lock {
             resource: resource(number),
             owner: Owner::new(&format!("owner {token}")).unwrap(),
@@ -191,7 +191,7 @@ fn held(number: usize, token: u64, end: u64) -> Held {
             principal: None,
         },
         mark: Mark::Random(0),
-    }
+    })
 }
 
 /// Another program has changed rows whose locks had changed since they were written.
@@ -254,9 +254,7 @@ fn another_programs_change_counts_unless_the_lock_is_a_new_grant() {
         let lock = |lock: Option<(u64, u64)>| lock.map(|(token, end)| held(number, token, end));
         let table = Table::new(lock(ours).into_iter().collect(), 9);
         let mut journal = Journal::empty();
-        journal
-            .stale
-            .insert(resource(number), lock(row).map(|held| row_of_held(&held)));
+        journal.stale.insert(resource(number), row_of(lock(row).as_ref()));
         let mut read: Vec<_> = lock(found).into_iter().collect();
         let untouched = held(99, 1, 50);
         read.push(untouched.clone());
