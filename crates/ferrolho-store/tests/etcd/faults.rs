@@ -199,8 +199,9 @@ async fn a_server_is_cut_off() {
         .join(",");
     let cut = open_url(&format!("etcd://{through}")).await;
     let other = open(&etcd).await;
-    let held = must(&cut, acquire("held", "a", 60)).await;
     let mut feed = cut.changes();
+    let held = must(&cut, acquire("held", "a", 60)).await;
+    events_until(&mut feed, EventKind::Acquired, "held").await;
 
     for proxy in &proxies {
         proxy.set(Flow::Lose);
