@@ -11,5 +11,6 @@ mod lab;
 mod loss;
 mod processes;
 mod real;
+mod recipes;
 mod run;
 mod terminal;
