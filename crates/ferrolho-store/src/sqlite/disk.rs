@@ -35,6 +35,9 @@ pub(super) enum Checkpoint {
 
 /// What the writer needs of the disk. Tests put one between that fails when told.
 pub(super) trait Disk: Send + 'static {
+    /// What the file holds now, if another program has changed it since the last look. Waits for nobody.
+    fn refresh(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError>;
+
     /// Begins a transaction that may write. When another program has changed the file since the last one, what
     /// the file holds now.
     fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError>;
@@ -106,6 +109,19 @@ impl SqliteDisk {
         })
     }
 
+    /// Reads the file within a transaction, if another program has changed it since the last time.
+    fn read_if_changed(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
+        let connection = opened(self.connection.as_ref())?;
+        let version = data_version(connection)?;
+        if version == self.data_version {
+            return Ok(None);
+        }
+        let mut loaded = rows::load(connection)?;
+        self.journal.reconcile(&mut loaded.locks, table);
+        self.data_version = version;
+        Ok(Some(loaded))
+    }
+
     #[cfg(test)]
     pub(super) fn connection(&self) -> &Connection {
         opened(self.connection.as_ref()).unwrap()
@@ -118,20 +134,23 @@ fn opened(connection: Option<&Connection>) -> Result<&Connection, DiskError> {
 }
 
 impl Disk for SqliteDisk {
+    fn refresh(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
+        opened(self.connection.as_ref())?
+            .prepare_cached("BEGIN")?
+            .execute([])?;
+        let read = self.read_if_changed(table);
+        self.rollback()?;
+        read
+    }
+
     fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
         if !self.file.is_in_place() {
             return Err(DiskError::Moved);
         }
-        let connection = opened(self.connection.as_ref())?;
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let version = data_version(connection)?;
-        if version == self.data_version {
-            return Ok(None);
-        }
-        let mut loaded = rows::load(connection)?;
-        self.journal.reconcile(&mut loaded.locks, table);
-        self.data_version = version;
-        Ok(Some(loaded))
+        opened(self.connection.as_ref())?
+            .prepare_cached("BEGIN IMMEDIATE")?
+            .execute([])?;
+        self.read_if_changed(table)
     }
 
     fn write(&mut self, batch: &Batch, table: &Table) -> Result<(), DiskError> {

@@ -212,12 +212,7 @@ impl Store for SqliteStore {
                 state.unreadable
             ));
         }
-        if state.log_is_stuck {
-            warnings.push(
-                "another program has been reading the database for long and keeps its log from being emptied"
-                    .to_owned(),
-            );
-        }
+        warnings.extend(state.log_trouble.clone());
         let live_locks = state.table.live_locks(self.shared.clock.now());
         Ok(Health {
             warnings,

@@ -38,8 +38,8 @@ pub(super) struct State {
     pub(super) trouble: Option<Cause>,
     /// Rows that are no locks.
     pub(super) unreadable: usize,
-    /// Whether another program keeps the log from starting over.
-    pub(super) log_is_stuck: bool,
+    /// What keeps the log from starting over.
+    pub(super) log_trouble: Option<String>,
 }
 
 /// How table and disk stand to each other.
@@ -95,7 +95,7 @@ impl Shared {
                 index,
                 trouble: None,
                 unreadable: loaded.unreadable,
-                log_is_stuck: false,
+                log_trouble: None,
             }),
             settled: watch::Sender::new(()),
         }

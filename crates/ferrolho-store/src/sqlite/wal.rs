@@ -90,6 +90,11 @@ pub(super) struct LogPolicy {
 }
 
 impl LogPolicy {
+    /// Whether a log of this size should have been copied.
+    pub(super) fn is_large(log_bytes: u64) -> bool {
+        log_bytes >= CHECKPOINT_BYTES
+    }
+
     /// Whether to copy the log now that it is so large.
     pub(super) fn is_checkpoint_due(&self, log_bytes: u64) -> bool {
         let since = if self.is_stuck {

@@ -117,6 +117,11 @@ async fn looking_does_not_wait_for_another_program_that_is_writing() {
     assert_eq!(find(&store, "r").await.unwrap().lock, live.lock);
     assert_eq!(find(&store, "s").await, None, "it is not committed");
     assert!(apply(&store, acquire("r", "b", 60)).await.is_err());
+    operator.execute_batch("COMMIT; BEGIN IMMEDIATE").unwrap();
+    assert!(
+        find(&store, "s").await.is_some(),
+        "what it has committed is seen while it writes on"
+    );
     operator.execute_batch("COMMIT").unwrap();
     assert!(find(&store, "s").await.is_some());
     must(&store, acquire("t", "a", 60)).await;

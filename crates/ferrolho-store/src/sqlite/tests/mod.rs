@@ -97,6 +97,10 @@ fn full() -> DiskError {
 }
 
 impl Disk for FailingDisk {
+    fn refresh(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
+        self.disk.refresh(table)
+    }
+
     fn begin(&mut self, table: &Table) -> Result<Option<Loaded>, DiskError> {
         self.disk.begin(table)
     }

@@ -7,6 +7,7 @@ use tracing::{info, warn};
 use super::{BATCH_MAX_CHANGES, Waiting, Writer};
 use crate::sqlite::disk::Disk;
 use crate::sqlite::error::DiskError;
+use crate::sqlite::rows::Loaded;
 use crate::table::Batch;
 use crate::{Cause, Outcome, StoreError};
 
@@ -77,11 +78,15 @@ impl<D: Disk> Writer<D> {
 
     /// Decides, writes and publishes. What it returns is true when it returns.
     fn commit(&mut self, waiting: &[Waiting]) -> Result<Vec<Result<Outcome, StoreError>>, Failure> {
-        let read = self.disk.begin(&self.shared.read().table)?;
-        if let Some(loaded) = read {
-            info!("another program has changed the database; read anew");
-            self.shared.load(loaded);
+        if !self.shared.read().is_current() {
+            // Apart from the batch, so that looking goes on while another program keeps us from writing.
+            let read = self.disk.refresh(&self.shared.read().table)?;
+            self.take_in(read);
+            let stamp = self.disk.stamp()?;
+            self.shared.set_stamp(stamp);
         }
+        let read = self.disk.begin(&self.shared.read().table)?;
+        self.take_in(read);
         let state = self.shared.read();
         let mut batch = Batch::new(&state.table, self.shared.clock.now());
         let mut changes = 0;
@@ -128,6 +133,14 @@ impl<D: Disk> Writer<D> {
         self.last_commit = Instant::now();
         self.is_at_rest = false;
         Ok(outcomes)
+    }
+
+    /// Takes in what another program has made of the file.
+    fn take_in(&self, read: Option<Loaded>) {
+        if let Some(loaded) = read {
+            info!("another program has changed the database; read anew");
+            self.shared.load(loaded);
+        }
     }
 
     /// Who asked for the file to be read has what it asked for.

@@ -8,6 +8,7 @@ use super::{MEND_EVERY, TICK, Writer};
 use crate::sqlite::disk::{Checkpoint, Disk};
 use crate::sqlite::error::DiskError;
 use crate::sqlite::shared::Phase;
+use crate::sqlite::wal::LogPolicy;
 use crate::{Cause, StoreError};
 
 /// So long without a commit, and the log is emptied.
@@ -99,19 +100,30 @@ impl<D: Disk> Writer<D> {
         if !matches!(self.shared.read().phase, Phase::Settled) {
             return false;
         }
-        let done = self
-            .disk
-            .checkpoint(how)
-            .and_then(|whole| Ok((whole, self.disk.stamp()?)));
-        match done {
+        let log_bytes = self.shared.read().log_bytes();
+        let done = self.disk.checkpoint(how);
+        let trouble = match &done {
+            Ok(false) if LogPolicy::is_large(log_bytes) => Some(
+                "another program has been reading the database for long and keeps its log from being emptied"
+                    .to_owned(),
+            ),
+            Ok(_) => None,
+            Err(cause) => Some(format!("the log could not be copied into the database: {cause}")),
+        };
+        if let Some(trouble) = &trouble
+            && self.shared.read().log_trouble.is_none()
+        {
+            warn!("{trouble}");
+        }
+        let is_whole = matches!(done, Ok(true));
+        self.policy.checkpointed(log_bytes, is_whole);
+        self.shared.note(|state| state.log_trouble = trouble);
+        match done.and_then(|is_whole| Ok((is_whole, self.disk.stamp()?))) {
             Ok((is_whole, stamp)) => {
-                self.policy.checkpointed(self.shared.read().log_bytes(), is_whole);
-                self.shared.note(|state| state.log_is_stuck = !is_whole);
                 self.shared.set_stamp(stamp);
                 is_whole
             }
             Err(cause) => {
-                warn!(%cause, "the log could not be copied into the database");
                 if !cause.is_harmless() {
                     self.shared.start_recovery();
                     self.recover();
