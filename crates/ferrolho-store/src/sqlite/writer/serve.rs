@@ -2,17 +2,36 @@
 
 use std::time::Instant;
 
+use ferrolho_core::Timestamp;
 use tracing::{info, warn};
 
 use super::{BATCH_MAX_CHANGES, Waiting, Writer};
 use crate::sqlite::disk::Disk;
 use crate::sqlite::error::DiskError;
 use crate::sqlite::rows::Loaded;
-use crate::table::Batch;
+use crate::table::{Batch, Table};
 use crate::{Cause, Outcome, StoreError};
 
 /// So many expired locks are removed with a batch that is full already, lest they pile up under load.
 const REAP_ALWAYS: usize = BATCH_MAX_CHANGES / 10;
+
+/// Decides all attempts at one moment, and removes what is over then.
+fn decide(table: &Table, now: Timestamp, waiting: &[Waiting]) -> (Batch, Vec<Result<Outcome, StoreError>>) {
+    let mut batch = Batch::new(table, now);
+    let mut changes = 0;
+    let outcomes = waiting
+        .iter()
+        .map(|waiting| {
+            changes += waiting.attempt.changes.len();
+            batch
+                .decide(table, &waiting.attempt.changes)
+                .map_err(StoreError::unavailable)
+        })
+        .collect();
+    let room = BATCH_MAX_CHANGES.saturating_sub(changes);
+    batch.reap(table, room.max(REAP_ALWAYS));
+    (batch, outcomes)
+}
 
 /// Why a batch was not carried out.
 struct Failure {
@@ -88,19 +107,7 @@ impl<D: Disk> Writer<D> {
         let read = self.disk.begin(&self.shared.read().table)?;
         self.take_in(read);
         let state = self.shared.read();
-        let mut batch = Batch::new(&state.table, self.shared.clock.now());
-        let mut changes = 0;
-        let outcomes = waiting
-            .iter()
-            .map(|waiting| {
-                changes += waiting.attempt.changes.len();
-                batch
-                    .decide(&state.table, &waiting.attempt.changes)
-                    .map_err(StoreError::unavailable)
-            })
-            .collect();
-        let room = BATCH_MAX_CHANGES.saturating_sub(changes);
-        batch.reap(&state.table, room.max(REAP_ALWAYS));
+        let (batch, outcomes) = decide(&state.table, self.shared.clock.now(), waiting);
         let is_trial = batch.is_empty() && state.trouble.is_some();
         if batch.is_empty() && !is_trial && !self.is_tidying_due() {
             drop(state);
@@ -153,15 +160,11 @@ impl<D: Disk> Writer<D> {
     /// Answers a batch that was not carried out. Unless the connection is sound, nothing is known until the file
     /// has been read anew.
     fn fail(&mut self, waiting: Vec<Waiting>, failure: Failure) {
-        let rolled_back = match (failure.is_unknown, self.disk.rollback()) {
-            (true, _) => false,
-            (false, Ok(())) => true,
-            (false, Err(cause)) => {
-                warn!(%cause, "a batch could not be rolled back");
-                false
-            }
-        };
-        let is_sound = rolled_back && failure.cause.is_harmless();
+        let rolled_back = self.disk.rollback();
+        if let Err(cause) = &rolled_back {
+            warn!(%cause, "a batch could not be rolled back");
+        }
+        let is_sound = rolled_back.is_ok() && failure.cause.is_harmless() && !failure.is_unknown;
         if !is_sound {
             self.shared.start_recovery();
         }
