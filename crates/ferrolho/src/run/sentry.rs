@@ -3,7 +3,7 @@
 //! A run that is stopped (SIGSTOP) renews nothing, and its command would work on while somebody else has the lock.
 //! So a second process, in a session of its own where no signal meant for the others reaches it, knows until when
 //! the lock is held for certain. When that time is nearly over, or the run is gone without a word, it kills what the
-//! command has running. It hears from the run over a pipe; the end of the pipe means that the run is gone. When there is
+//! command has running. It is posted before the command starts, so that there is no moment without it. It hears from the run over a pipe; the end of the pipe means that the run is gone. When there is
 //! nothing left to watch, the run ends it.
 
 use std::ffi::OsString;
@@ -34,22 +34,54 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 /// runs again either.
 const KILL_LOOKS: usize = 2_000;
 
-/// The run's side: the sentry's process, and the pipe to it.
+/// The run's side: the sentry's process, and the pipe to it. The sentry ends with this: there is nothing left to
+/// watch then.
 pub(crate) struct Sentry {
-    pid: Pid,
+    /// None when it is known to be dead.
+    pid: Option<Pid>,
     orders: ChildStdin,
     /// What it was told last.
-    told: Option<Moment>,
+    told: Option<Order>,
+}
+
+/// What the run tells the sentry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The command's group, once there is one.
+    pub(crate) group: Option<Pid>,
+    /// When the command must be dead.
+    pub(crate) dead_at: Moment,
+}
+
+/// An order has so many bytes: the group (0 for none) and nanoseconds since boot.
+const ORDER_BYTES: usize = 16;
+
+impl Order {
+    fn to_bytes(self) -> [u8; ORDER_BYTES] {
+        let group = self.group.map_or(0, |group| i64::from(group.as_raw_pid()));
+        let nanos = i64::try_from(self.dead_at.since_start().as_nanos()).unwrap_or(i64::MAX);
+        ((i128::from(group) << 64) | i128::from(nanos)).to_be_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; ORDER_BYTES]) -> Self {
+        let both = i128::from_be_bytes(bytes);
+        // Both halves were written above, and fit.
+        let group = i32::try_from(both >> 64).unwrap_or(0);
+        let nanos = u64::try_from(both & i128::from(u64::MAX)).unwrap_or(0);
+        Self {
+            group: Pid::from_raw(group),
+            dead_at: Moment::at(Duration::from_nanos(nanos)),
+        }
+    }
 }
 
 impl Sentry {
-    /// Sets up a sentry over this group of this program.
-    pub(crate) fn post(group: Pid) -> io::Result<Self> {
+    /// Sets up a sentry over this program.
+    pub(crate) fn post() -> io::Result<Self> {
         let mut child = Command::new(THIS_PROGRAM)
             .arg0("ferrolho")
             .arg(SENTRY)
             .arg(std::process::id().to_string())
-            .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -59,41 +91,48 @@ impl Sentry {
         // A sentry that is itself stopped must not stop the run when the pipe is full.
         rustix::io::ioctl_fionbio(&orders, true)?;
         Ok(Self {
-            pid: Pid::from_child(&child),
+            pid: Some(Pid::from_child(&child)),
             orders,
             told: None,
         })
     }
 
-    /// The command is to be dead at this moment, unless another is named before.
-    pub(crate) fn dead_at(&mut self, moment: Moment) {
-        if self.told != Some(moment) {
-            let nanos = u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX);
+    /// Tells it what holds until the next order.
+    pub(crate) fn tell(&mut self, order: Order) {
+        if self.told != Some(order) {
             // It fails when somebody killed the sentry: then the run watches alone.
-            let told = self.orders.write_all(&nanos.to_be_bytes());
-            self.told = told.is_ok().then_some(moment);
+            let told = self.orders.write_all(&order.to_bytes());
+            self.told = told.is_ok().then_some(order);
         }
     }
 
-    /// Ends it: there is nothing left to watch.
-    pub(crate) fn dismiss(self) {
-        let _gone = kill_process(self.pid, Signal::KILL);
-        let _gone = waitpid(Some(self.pid), WaitOptions::empty());
+    /// Takes note that this process is dead, in case it was the sentry: its number may mean another one now.
+    pub(crate) fn note_death(&mut self, pid: Pid) {
+        self.pid = self.pid.filter(|sentry| *sentry != pid);
     }
 }
 
-/// `ferrolho __sentry RUN GROUP`: watches over a command.
+impl Drop for Sentry {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            let _gone = kill_process(pid, Signal::KILL);
+            let _gone = waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+/// `ferrolho __sentry RUN`: watches over a run's command.
 pub(crate) fn watch(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut pid = || Pid::from_raw(arguments.next()?.to_str()?.parse().ok()?);
-    let (Some(root), Some(group)) = (pid(), pid()) else {
+    let Some(root) = pid() else {
         exit::say("this is an inner part of `ferrolho run`");
         return exit::USAGE.into();
     };
-    let tree = Tree { root, group };
     // Nothing but SIGKILL and SIGSTOP, which no program can refuse, ends or stops it.
     let _blocked = SigSet::all().thread_block();
     let _alone = rustix::process::setsid();
-    wait_for_the_end();
+    let group = wait_for_the_end();
+    let tree = Tree { root, group };
     for _ in 0..KILL_LOOKS {
         tree.signal(Signal::KILL);
         if tree.is_gone() {
@@ -104,23 +143,24 @@ pub(crate) fn watch(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Listens to the run until the command must end: its time is up, or the run is gone.
-fn wait_for_the_end() {
+/// Listens to the run until the command must end, because its time is up or the run is gone: its group, if it is
+/// known.
+fn wait_for_the_end() -> Option<Pid> {
     let mut orders = io::stdin().lock();
-    let mut dead_at: Option<Moment> = None;
+    let mut last: Option<Order> = None;
     // That it cannot listen any more is an end too.
     loop {
         // The newest word counts, also after this process was stopped itself.
         while let Ok(true) = is_ready(Duration::ZERO) {
-            let mut order = [0; 8];
+            let mut order = [0; ORDER_BYTES];
             if orders.read_exact(&mut order).is_err() {
-                return;
+                return last?.group;
             }
-            dead_at = Some(Moment::at(Duration::from_nanos(u64::from_be_bytes(order))));
+            last = Some(Order::from_bytes(order));
         }
-        let left = dead_at.map_or(LONGEST_NAP, |moment| moment.since(BootClock.now()));
+        let left = last.map_or(LONGEST_NAP, |order| order.dead_at.since(BootClock.now()));
         if left.is_zero() || is_ready(left.min(LONGEST_NAP)).is_err() {
-            return;
+            return last?.group;
         }
     }
 }

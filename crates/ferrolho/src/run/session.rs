@@ -11,7 +11,7 @@ use super::args::Plan;
 use super::launch::Launch;
 use super::sentry::Sentry;
 use super::signals::Signals;
-use super::supervise::{Supervisor, exit_code, tree_of};
+use super::supervise::{Margins, Supervisor, exit_code};
 use super::terminal::{self, Terminal};
 use crate::exit;
 
@@ -80,7 +80,8 @@ async fn give_up(plan: &Plan, signal: Signal) -> ExitCode {
 
 /// A command that runs.
 struct Started {
-    group: Pid,
+    main: Pid,
+    sentry: Option<Sentry>,
     terminal: Option<Terminal>,
     belongs_to_front: bool,
 }
@@ -101,23 +102,32 @@ fn start(plan: &Plan, guard: &Guard) -> io::Result<Started> {
         environment: &environment,
         to_the_front: belongs_to_front && terminal.as_ref().is_some_and(Terminal::is_ours),
     };
+    let sentry = post_sentry(plan, guard);
     Ok(Started {
-        group: launch.start()?,
+        main: launch.start()?,
+        sentry,
         terminal,
         belongs_to_front,
     })
 }
 
-async fn see_through(plan: &Plan, guard: Guard, started: Started, signals: &mut Signals) -> ExitCode {
-    let sentry = match Sentry::post(started.group) {
-        Ok(sentry) => Some(sentry),
+/// A sentry that knows until when the lock is certain. Without one, this program watches alone.
+fn post_sentry(plan: &Plan, guard: &Guard) -> Option<Sentry> {
+    match Sentry::post() {
+        Ok(mut sentry) => {
+            sentry.tell(Margins::of(plan.ttl).order(guard, None));
+            Some(sentry)
+        }
         Err(error) => {
             exit::say(format_args!("no sentry watches over the command: {error}"));
             None
         }
-    };
-    let ended = Supervisor::new(tree_of(started.group), &guard, plan.ttl, signals)
-        .with_sentry(sentry)
+    }
+}
+
+async fn see_through(plan: &Plan, guard: Guard, started: Started, signals: &mut Signals) -> ExitCode {
+    let ended = Supervisor::new(started.main, &guard, Margins::of(plan.ttl), signals)
+        .with_sentry(started.sentry)
         .at(started.terminal, started.belongs_to_front)
         .run()
         .await;

@@ -11,7 +11,7 @@ use ferrolho_client::{Guard, Loss, Ttl};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_current_process_group, kill_process, wait};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::sentry::Sentry;
+use super::sentry::{Order, Sentry};
 use super::signals::{Call, Signals};
 use super::terminal::Terminal;
 use super::tree::Tree;
@@ -30,19 +30,27 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Margins {
     /// The command is asked to end: a quarter of the lifetime, at most ten seconds.
     ask: Duration,
-    /// It is killed: a twentieth, at most a second.
+    /// It is killed: an eighth, at most a second. The killed need time to die too, more on a busy machine.
     kill: Duration,
-    /// The sentry kills it, if this program did not: half of that.
+    /// The sentry kills it, if this program did not: three quarters of that.
     sentry: Duration,
 }
 
 impl Margins {
     pub(crate) fn of(ttl: Ttl) -> Self {
-        let kill = (ttl.duration() / 20).min(Duration::from_secs(1));
+        let kill = (ttl.duration() / 8).min(Duration::from_secs(1));
         Self {
             ask: (ttl.duration() / 4).min(Duration::from_secs(10)),
             kill,
-            sentry: kill / 2,
+            sentry: kill * 3 / 4,
+        }
+    }
+
+    /// What the sentry is told about the command of this group.
+    pub(crate) fn order(self, guard: &Guard, group: Option<Pid>) -> Order {
+        Order {
+            group,
+            dead_at: guard.certain_until().minus(self.sentry),
         }
     }
 }
@@ -68,6 +76,8 @@ pub(crate) struct Ended {
 
 /// A command under way.
 pub(crate) struct Supervisor<'a> {
+    /// The main process, whose number is its group's too.
+    main: Pid,
     tree: Tree,
     guard: &'a Guard,
     margins: Margins,
@@ -96,11 +106,16 @@ enum Next {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(tree: Tree, guard: &'a Guard, ttl: Ttl, signals: &'a mut Signals) -> Self {
+    pub(crate) fn new(main: Pid, guard: &'a Guard, margins: Margins, signals: &'a mut Signals) -> Self {
+        let tree = Tree {
+            root: rustix::process::getpid(),
+            group: Some(main),
+        };
         Self {
+            main,
             tree,
             guard,
-            margins: Margins::of(ttl),
+            margins,
             signals,
             sentry: None,
             terminal: None,
@@ -128,7 +143,7 @@ impl<'a> Supervisor<'a> {
     pub(crate) async fn run(mut self) -> Ended {
         loop {
             if let Some(sentry) = &mut self.sentry {
-                sentry.dead_at(self.guard.certain_until().minus(self.margins.sentry));
+                sentry.tell(self.margins.order(self.guard, Some(self.main)));
             }
             match self.next().await {
                 Next::Call(Call::Child) => self.reap(),
@@ -142,7 +157,7 @@ impl<'a> Supervisor<'a> {
             let Some(status) = self.status else { continue };
             if self.leftovers_are_gone() {
                 if let Some(terminal) = &self.terminal {
-                    terminal.take_back_from(self.tree.group);
+                    terminal.take_back_from(self.main);
                 }
                 return Ended {
                     status,
@@ -220,14 +235,17 @@ impl<'a> Supervisor<'a> {
     /// Tells the main process something of its own.
     fn tell(&self, signal: Signal) {
         if self.status.is_none() {
-            let _gone = kill_process(self.tree.group, signal);
+            let _gone = kill_process(self.main, signal);
         }
     }
 
     /// Takes note of the children that have ended or were stopped: the command's main process, and orphans.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if pid != self.tree.group || self.status.is_some() {
+            if let Some(sentry) = self.sentry.as_mut().filter(|_| !status.stopped()) {
+                sentry.note_death(pid);
+            }
+            if pid != self.main || self.status.is_some() {
                 continue;
             }
             if let Some(signal) = status.stopping_signal() {
@@ -251,7 +269,7 @@ impl<'a> Supervisor<'a> {
         } else if wants_terminal || signal == Signal::TSTP.as_raw() {
             // This program's job stops as well, so that the shell takes over. Where there is no shell that could
             // bring it back, the kernel does not stop it.
-            terminal.take_back_from(self.tree.group);
+            terminal.take_back_from(self.main);
             let _cannot = kill_current_process_group(Signal::TSTP);
         } else {
             // Somebody stopped it with a purpose.
@@ -269,7 +287,7 @@ impl<'a> Supervisor<'a> {
         if let Some(terminal) = self.terminal.as_ref().filter(|_| self.belongs_to_front)
             && terminal.is_ours()
         {
-            terminal.give_to(self.tree.group);
+            terminal.give_to(self.main);
         }
         self.tree.signal_group(Signal::CONT);
     }
@@ -295,9 +313,7 @@ impl<'a> Supervisor<'a> {
         }
         // Most often that was all. With the sentry gone too, having no child means that nothing descends from this
         // program, and spares the search.
-        if let Some(sentry) = self.sentry.take() {
-            sentry.dismiss();
-        }
+        self.sentry = None;
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
@@ -314,12 +330,4 @@ pub(crate) fn exit_code(status: WaitStatus) -> u8 {
         .exit_status()
         .or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
-}
-
-/// The run itself, and the group that it started.
-pub(crate) fn tree_of(group: Pid) -> Tree {
-    Tree {
-        root: rustix::process::getpid(),
-        group,
-    }
 }

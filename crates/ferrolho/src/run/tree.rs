@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 pub(crate) struct Tree {
     /// From whom they descend: the run.
     pub(crate) root: Pid,
-    /// The command's own group.
-    pub(crate) group: Pid,
+    /// The command's own group, where it is known.
+    pub(crate) group: Option<Pid>,
 }
 
 /// A line of `/proc/PID/stat`.
@@ -31,8 +31,10 @@ struct Process {
 impl Tree {
     /// Sends a signal to the whole group.
     pub(crate) fn signal_group(self, signal: Signal) {
-        // It fails when nobody is left.
-        let _gone = kill_process_group(self.group, signal);
+        if let Some(group) = self.group {
+            // It fails when nobody is left.
+            let _gone = kill_process_group(group, signal);
+        }
     }
 
     /// Sends a signal to all of it.
@@ -50,9 +52,10 @@ impl Tree {
 
     /// Whether nothing of the group is alive.
     pub(crate) fn is_group_gone(self) -> bool {
+        let Some(group) = self.group else { return true };
         // The dead who wait for their parents to take note of them can still be signalled.
-        test_kill_process_group(self.group).is_err()
-            || !processes().any(|process| process.group == self.group.as_raw_pid() && !process.is_dead)
+        test_kill_process_group(group).is_err()
+            || !processes().any(|process| process.group == group.as_raw_pid() && !process.is_dead)
     }
 
     /// The living descendants of the run in its session that are in other groups than the command's and the run's
@@ -80,7 +83,7 @@ impl Tree {
         };
         let is_straggler = |process: &&Process| {
             process.session == root.session
-                && process.group != self.group.as_raw_pid()
+                && self.group.is_none_or(|group| process.group != group.as_raw_pid())
                 && process.group != root.group
                 && !process.is_dead
                 && descends(process)

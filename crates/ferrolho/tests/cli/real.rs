@@ -399,6 +399,47 @@ fn a_server_that_is_killed_and_started_again_loses_no_lock() {
 }
 
 #[test]
+fn a_run_costs_no_more_than_a_few_calls_of_curl() {
+    let lab = Lab::new();
+    let server = Server::start();
+    let median = |mut act: Box<dyn FnMut() + '_>| {
+        let mut times: Vec<Duration> = (0..21)
+            .map(|_| {
+                let begun = Instant::now();
+                act();
+                begun.elapsed()
+            })
+            .collect();
+        times.sort();
+        times[times.len() / 2]
+    };
+    let url = server.url();
+    let run = median(Box::new(|| {
+        let mut run = lab.command(&["run", "r", "--url", &url, "--", "true"]);
+        assert!(run.status().unwrap().success());
+    }));
+    let post = |path: &str, body: &str| {
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-sf",
+            "-o",
+            "/dev/null",
+            "-d",
+            body,
+            &format!("{url}/locks/c{path}"),
+        ]);
+        assert!(curl.status().unwrap().success());
+    };
+    let curl = median(Box::new(|| {
+        post("", "{\"owner\":\"a\",\"ttl_seconds\":30}");
+        post("/release", "{\"owner\":\"a\"}");
+        assert!(Command::new("true").status().unwrap().success());
+    }));
+    // About the same where this was measured, in a debug build.
+    assert!(run < curl * 4, "run {run:?}, curl {curl:?}");
+}
+
+#[test]
 fn watch_and_list_show_what_happens() {
     let lab = Lab::new();
     let server = Server::start();
