@@ -56,7 +56,7 @@ pub(crate) async fn acquire(inner: Arc<Inner>, wanted: Wanted) -> Result<(Guard,
     let until = match wanted.patience {
         Patience::None => Some(Instant::now()),
         // A wait of more years than an instant can hold is for ever.
-        Patience::For(wait) => Instant::now().checked_add(Duration::from_secs_f64(wait.as_secs_f64().ceil())),
+        Patience::For(wait) => Instant::now().checked_add(begun_seconds(wait)),
         Patience::Forever => None,
     };
     let claims = enter(&inner, &wanted, until).await?;
@@ -89,6 +89,12 @@ pub(crate) async fn acquire(inner: Arc<Inner>, wanted: Wanted) -> Result<(Guard,
 /// Whether so little is left of the wait that it would round to nothing.
 fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| whole_seconds(until.saturating_duration_since(Instant::now())).is_zero())
+}
+
+/// The whole seconds, of which the last may only have begun.
+fn begun_seconds(span: Duration) -> Duration {
+    let begun = u64::from(span.subsec_nanos() > 0);
+    Duration::from_secs(span.as_secs().saturating_add(begun))
 }
 
 /// The nearest whole seconds, as the server wants them.

@@ -52,7 +52,7 @@ pub enum Loss {
     /// The server says that this grant is over: forced, released in its name, expired, or taken by another.
     #[error("the lock is lost: the server says that it is no longer ours")]
     Taken,
-    /// Its guard gave it back.
+    /// Its guard gave it back, or let go of it.
     #[error("the lock was released")]
     Released,
 }

@@ -155,10 +155,11 @@ impl Stream {
                 Err(failure) => return Ok(failure),
             };
             for (message, id) in messages {
-                match notice(&message, id) {
+                match notice(&message, id.clone()) {
                     Ok(notice) => self.say(Ok(notice)).await?,
                     Err(failure) => return Ok(failure),
                 }
+                self.last_id = id.or(self.last_id.take());
             }
             if let Some(id) = reader.last_id() {
                 self.last_id = Some(id.to_owned());

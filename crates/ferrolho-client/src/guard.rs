@@ -148,7 +148,7 @@ impl Guard {
     }
 
     /// Lets go without giving back: nobody renews the lock any more, and it ends at its `expires_at` unless its
-    /// owner renews or releases it by name.
+    /// owner renews or releases it by name. Leases of it hold nothing any more.
     pub fn detach(self) -> Lock {
         let lock = self.lock();
         let _listens = self.ending.send(Ending::Detach);
@@ -174,9 +174,7 @@ async fn tend(
         claim.leave();
     }
     let loss = belief.check().err();
-    if !matches!(ending, Ok(Ending::Detach)) {
-        belief.end_belief(Loss::Released);
-    }
+    belief.end_belief(Loss::Released);
     if let Some(shared) = &inner.shared {
         shared.remove(&belief.lock().resource);
     }

@@ -7,6 +7,7 @@ mod fake;
 mod leaks;
 mod renewal;
 mod shared;
+mod tls;
 mod uncertain;
 mod waiting;
 

@@ -8,6 +8,7 @@ use ferrolho_client::{Client, Error, Events, ListQuery, Lock, LockList, Timestam
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::connect::{self, ServerArgs, named};
+use crate::exit;
 use crate::output::{self, Output, printed};
 
 /// List live locks, ordered by name.
@@ -90,8 +91,18 @@ struct View {
 impl View {
     async fn watch(&self) -> Result<ExitCode, Error> {
         let mut events = self.client.events(&self.query.prefix, None);
+        let mut was_shown = false;
         loop {
-            let locks = all(&self.client, &self.query).await?;
+            let locks = match all(&self.client, &self.query).await {
+                Ok(locks) => locks,
+                Err(error @ Error::Unreachable(_)) if was_shown => {
+                    exit::say(format_args!("what is shown is old: {error}"));
+                    sleep(TICK).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            was_shown = true;
             let next_list = Instant::now() + BETWEEN_LISTS;
             if let Err(error) = self.show(&locks) {
                 return Ok(printed(Err(error)));

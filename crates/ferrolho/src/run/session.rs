@@ -115,7 +115,7 @@ fn start(plan: &Plan, guard: &Guard) -> io::Result<Started> {
 fn post_sentry(plan: &Plan, guard: &Guard) -> Option<Sentry> {
     match Sentry::post() {
         Ok(mut sentry) => {
-            sentry.tell(Margins::of(plan.ttl).order(guard, None));
+            sentry.tell(Margins::of(plan.ttl).order(guard.certain_until(), None));
             Some(sentry)
         }
         Err(error) => {

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use ferrolho_client::{Guard, Loss, Ttl};
+use ferrolho_client::{Guard, Loss, Moment, Ttl};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_current_process_group, kill_process, wait};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -47,10 +47,10 @@ impl Margins {
     }
 
     /// What the sentry is told about the command of this group.
-    pub(crate) fn order(self, guard: &Guard, group: Option<Pid>) -> Order {
+    pub(crate) fn order(self, certain_until: Moment, group: Option<Pid>) -> Order {
         Order {
             group,
-            dead_at: guard.certain_until().minus(self.sentry),
+            dead_at: certain_until.minus(self.sentry),
         }
     }
 }
@@ -142,10 +142,11 @@ impl<'a> Supervisor<'a> {
     /// Sees the command through to its end, and then what is left of it.
     pub(crate) async fn run(mut self) -> Ended {
         loop {
+            let certain_until = self.guard.certain_until();
             if let Some(sentry) = &mut self.sentry {
-                sentry.tell(self.margins.order(self.guard, Some(self.main)));
+                sentry.tell(self.margins.order(certain_until, Some(self.main)));
             }
-            match self.next().await {
+            match self.next(certain_until).await {
                 Next::Call(Call::Child) => self.reap(),
                 Next::Call(Call::End(signal)) => self.tree.signal_group(signal),
                 Next::Call(Call::Tell(signal)) => self.tell(signal),
@@ -167,7 +168,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    async fn next(&mut self) -> Next {
+    async fn next(&mut self, told: Moment) -> Next {
         let taken = self.guard.check() == Err(Loss::Taken);
         let (margin, overdue_at) = match self.stage {
             Stage::Works => (Some(self.margins.ask), None),
@@ -182,7 +183,7 @@ impl<'a> Supervisor<'a> {
             () = self.guard.until_left(margin.unwrap_or_default()), if margin.is_some() => Next::Short,
             () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => Next::Overdue,
             call = self.signals.next() => Next::Call(call),
-            () = self.guard.moved_from(self.guard.certain_until()) => Next::Renewed,
+            () = self.guard.moved_from(told) => Next::Renewed,
             () = sleep(LOOK_PAUSE), if looks => Next::Look,
         }
     }

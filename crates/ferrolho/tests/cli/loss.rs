@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use crate::fake::{Act, Fault, problem_body};
 use crate::lab::{Lab, is_alive, text, until};
+use crate::processes::{FAMILY, family};
 
 /// Writes down the time, in nanoseconds, for as long as it lives, and will not end when it is asked to.
 const WITNESS: &str = "trap '' TERM; echo $$ >main; while :; do date +%s%N >>first; done";
@@ -125,6 +126,16 @@ fn a_lock_that_is_taken_away_ends_the_command_at_the_next_renewal() {
 }
 
 #[test]
+fn nothing_of_a_command_outlives_its_lock() {
+    let lab = Lab::new();
+    let mut running = lab.start(&["--ttl", "1s", "--owner", "first", "--", "sh", "-c", FAMILY]);
+    let family = family(&lab);
+    lab.fake.cut_off("first");
+    assert_eq!(running.wait().code(), Some(74));
+    assert!(!family.into_iter().any(is_alive));
+}
+
+#[test]
 fn a_command_that_ended_under_a_lost_lock_is_no_success() {
     let lab = Lab::new();
     let mut running = lab.start(&[
@@ -140,6 +151,52 @@ fn a_command_that_ended_under_a_lost_lock_is_no_success() {
     std::fs::write(lab.file("go"), "").unwrap();
     assert_eq!(running.wait().code(), Some(74));
     assert_eq!(lab.fake.holder("r").unwrap().0, "b");
+}
+
+/// The witness is the kernel: a file lock that lives for as long as the command's processes do.
+#[test]
+fn whatever_happens_to_the_runs_their_commands_never_overlap() {
+    let lab = Lab::new();
+    let seed = std::process::id();
+    println!("seed {seed}");
+    let until = Instant::now() + Duration::from_secs(8);
+    let script =
+        "trap '' TERM; flock -n witness sh -c 'echo in >>entered; exec sleep 0.4' || echo overlap >>overlaps";
+    std::thread::scope(|scope| {
+        for n in 0..4u32 {
+            let lab = &lab;
+            scope.spawn(move || {
+                let mut dice = seed.wrapping_mul(2_654_435_761).wrapping_add(n);
+                let mut throw = |sides: u32| {
+                    // Numerical Recipes' linear congruence: enough to vary, and the seed repeats it.
+                    dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (dice >> 16) % sides
+                };
+                while Instant::now() < until {
+                    let mut run = lab.start(&["--ttl", "1s", "--wait", "2s", "--", "sh", "-c", script]);
+                    std::thread::sleep(Duration::from_millis(throw(700).into()));
+                    match throw(5) {
+                        0 => run.send(Signal::KILL),
+                        1 => run.send(Signal::TERM),
+                        2 => {
+                            run.send(Signal::STOP);
+                            std::thread::sleep(Duration::from_millis(throw(2500).into()));
+                            run.send(Signal::CONT);
+                        }
+                        3 => lab.fake.fault(Act::Renew, 1, Fault::Swallow),
+                        _ => {}
+                    }
+                    run.wait();
+                }
+            });
+        }
+    });
+    assert_eq!(lab.read("overlaps"), "", "seed {seed}");
+    assert!(
+        lab.read("entered").lines().count() >= 5,
+        "{}",
+        lab.read("entered").lines().count()
+    );
 }
 
 #[test]

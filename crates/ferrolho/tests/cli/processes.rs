@@ -11,9 +11,10 @@ use crate::lab::{FERROLHO, Lab, is_alive, until};
 const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 /// A command with a child in the background and one in front, whose numbers it writes down.
-const FAMILY: &str = "echo $$ >main; sleep 300 & echo $! >behind; sh -c 'echo $$ >front; exec sleep 300'";
+pub(crate) const FAMILY: &str =
+    "echo $$ >main; sleep 300 & echo $! >behind; sh -c 'echo $$ >front; exec sleep 300'";
 
-fn family(lab: &Lab) -> [Pid; 3] {
+pub(crate) fn family(lab: &Lab) -> [Pid; 3] {
     ["main", "behind", "front"].map(|name| lab.pid(name))
 }
 

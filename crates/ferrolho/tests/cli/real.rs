@@ -354,6 +354,36 @@ async fn one_leads_and_all_can_see_who() {
 }
 
 #[test]
+fn a_run_that_is_told_to_end_while_it_waits_leaves_the_queue() {
+    let lab = Lab::new();
+    let server = Server::start();
+    let url = server.url();
+    let mut holder = lab.start(&["--url", &url, "--", "sleep", "300"]);
+    let waiters = || {
+        let output = lab.command(&["status", "r", "--url", &url]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().matches("waits").count()
+    };
+    until("it holds", || {
+        lab.command(&["status", "r", "--url", &url])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    });
+    let mut waiting = lab.start(&["--url", &url, "--wait", "60s", "--", "touch", "ran"]);
+    until("it waits", || waiters() == 1);
+    let sent = Instant::now();
+    waiting.send(Signal::TERM);
+    assert_eq!(waiting.wait().code(), Some(143));
+    assert!(sent.elapsed() < seconds(1));
+    holder.send(Signal::TERM);
+    assert_eq!(holder.wait().code(), Some(143));
+    // At once, and not when the place or a ghost's lifetime is over.
+    assert_eq!(lab.run(&["--url", &url, "--", "true"]).status.code(), Some(0));
+    assert!(!lab.file("ran").exists());
+}
+
+#[test]
 fn a_frozen_server_ends_the_command_before_the_lock() {
     let lab = Lab::new();
     let server = Server::start();
