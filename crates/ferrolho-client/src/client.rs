@@ -15,9 +15,10 @@ use crate::clock::Clock;
 use crate::election::Election;
 use crate::engine::Engine;
 use crate::events::Events;
-use crate::guard::{Guard, SetGuard};
+use crate::guard::Guard;
 use crate::heartbeat::Shared;
 use crate::request::{LockRequest, MAX_SET};
+use crate::set::SetGuard;
 use crate::transport::{Call, Transport};
 
 /// A client of a ferrolho service: one owner, with a thread of its own that does everything on the network.

@@ -10,6 +10,7 @@ use ferrolho_core::Event;
 use reqwest::Response;
 use tokio::sync::mpsc;
 
+use crate::call::encode;
 use crate::client::Inner;
 use crate::engine::Answer;
 use crate::sse::{Message, Reader};
@@ -52,7 +53,7 @@ impl Events {
         let (sender, notices) = mpsc::channel(READY_NOTICES);
         let stream = Stream {
             inner: Arc::clone(inner),
-            target: format!("/events?prefix={}", api::encode(prefix)),
+            target: format!("/events?prefix={}", encode(prefix)),
             last_id,
             sender,
         };

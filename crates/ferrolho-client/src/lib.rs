@@ -2,8 +2,10 @@
 
 mod acquire;
 mod api;
+mod attempt;
 mod belief;
 mod builder;
+mod call;
 mod claims;
 mod client;
 mod clock;
@@ -16,6 +18,7 @@ mod heartbeat;
 mod owner;
 mod request;
 mod scope;
+mod set;
 mod sse;
 #[cfg(test)]
 mod testing;
@@ -33,7 +36,8 @@ pub use ferrolho_core::wire::{LockList, Problem, Waiter};
 pub use ferrolho_core::{
     Event, EventKind, FencingToken, Invalid, Lock, Metadata, Owner, Resource, Timestamp, Ttl,
 };
-pub use guard::{Guard, Hold, Lease, SetGuard};
+pub use guard::{Guard, Lease};
 pub use owner::default_owner;
 pub use request::{LockRequest, Patience};
 pub use scope::WorkError;
+pub use set::{Hold, SetGuard};

@@ -8,7 +8,8 @@ use ferrolho_core::{Invalid, Metadata, Resource, Ttl};
 use serde::Serialize;
 
 use crate::client::Inner;
-use crate::guard::{Guard, Hold};
+use crate::guard::Guard;
+use crate::set::Hold;
 use crate::{Error, acquire};
 
 /// The lifetime of a lock unless the request says otherwise, in seconds.

@@ -1,7 +1,7 @@
 //! Work under a lock: acquire, work, release, in one call.
 
-use crate::guard::Hold;
 use crate::request::LockRequest;
+use crate::set::Hold;
 use crate::{Error, Loss};
 
 /// How work under a lock failed.

@@ -1,12 +1,13 @@
 //! `ferrolho run`: a command that runs while a lock is held, and only then.
 //!
 //! `args` checks what is asked for, `session` goes from acquiring to releasing, `launch` starts the command,
-//! `supervise` sees it and its processes (`tree`) through, `sentry` watches over it when this program cannot;
-//! `signals` and `terminal` are what their names say. The lock is the client's business and is renewed on the
+//! `supervise` sees it and its processes (`tree`) through, in time for the lock (`margins`), `sentry` watches over it
+//! when this program cannot; `signals` and `terminal` are what their names say. The lock is the client's business and is renewed on the
 //! client's own thread.
 
 mod args;
 mod launch;
+mod margins;
 mod sentry;
 mod session;
 mod signals;

@@ -9,9 +9,10 @@ use rustix::process::{Pid, Signal};
 
 use super::args::Plan;
 use super::launch::Launch;
+use super::margins::Margins;
 use super::sentry::Sentry;
 use super::signals::Signals;
-use super::supervise::{Margins, Supervisor, exit_code};
+use super::supervise::{Supervisor, exit_code};
 use super::terminal::{self, Terminal};
 use crate::exit;
 

@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
-use ferrolho_client::{Guard, Loss, Moment, Ttl};
+use ferrolho_client::{Guard, Loss, Moment};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_current_process_group, kill_process, wait};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::sentry::{Order, Sentry};
+use super::margins::Margins;
+use super::sentry::Sentry;
 use super::signals::{Call, Signals};
 use super::terminal::Terminal;
 use super::tree::Tree;
@@ -24,36 +25,6 @@ const TAKEN_GRACE: Duration = Duration::from_secs(1);
 
 /// How often processes are looked at whose end nobody reports to this program.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
-
-/// How much of the certain time is left at each of the moments that matter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Margins {
-    /// The command is asked to end: a quarter of the lifetime, at most ten seconds.
-    ask: Duration,
-    /// It is killed: an eighth, at most a second. The killed need time to die too, more on a busy machine.
-    kill: Duration,
-    /// The sentry kills it, if this program did not: three quarters of that.
-    sentry: Duration,
-}
-
-impl Margins {
-    pub(crate) fn of(ttl: Ttl) -> Self {
-        let kill = (ttl.duration() / 8).min(Duration::from_secs(1));
-        Self {
-            ask: (ttl.duration() / 4).min(Duration::from_secs(10)),
-            kill,
-            sentry: kill * 3 / 4,
-        }
-    }
-
-    /// What the sentry is told about the command of this group.
-    pub(crate) fn order(self, certain_until: Moment, group: Option<Pid>) -> Order {
-        Order {
-            group,
-            dead_at: certain_until.minus(self.sentry),
-        }
-    }
-}
 
 /// How far the ending of the command has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
