@@ -1,7 +1,7 @@
 //! The HTTP face: requests are parsed into types that cannot be wrong, handed to the service, and its answers
 //! written.
 //!
-//! One function, [`answer`], stands around every request: request id, browser guard, routing, panics, the log
+//! One function, [`Http::answer`], stands around every request: request id, browser guard, routing, panics, the log
 //! line. Routing is a match on the raw segments of the path ([`route`]), since a lock's name is decoded once and
 //! by us; a router that decodes, folds `..` or answers in plain text would make two names one. There is one file
 //! per family of endpoints, with handlers named verb_resource.

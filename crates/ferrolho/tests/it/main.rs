@@ -1,0 +1,17 @@
+//! The contract over HTTP: the real program, real sockets, one module for each family of cases.
+//!
+//! A test asks a [`support::Server`] and looks at [`support::Answer`]s; five lines add one. What every engine must
+//! do alike is a function from a server, listed in [`support::on_every_engine`].
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod attacks;
+mod bodies;
+mod config;
+mod docs;
+mod kill;
+mod names;
+mod race;
+mod seed;
+mod support;
+mod waiting;

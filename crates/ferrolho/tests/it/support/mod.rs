@@ -1,0 +1,28 @@
+//! What the tests are made of: servers, HTTP over bare sockets, and engines to run the same cases on.
+
+mod answer;
+mod engine;
+mod http;
+mod server;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use answer::{Answer, Lock};
+#[cfg(feature = "etcd")]
+pub(crate) use engine::on_etcd;
+pub(crate) use engine::on_every_engine;
+pub(crate) use http::{Connection, Request, lock_path};
+pub(crate) use server::{Server, acquire, ferrolho};
+
+/// How long anything may take that has no bound of its own in the contract. No healthy run needs so much.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until this is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it never came: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
