@@ -58,7 +58,7 @@ pub trait Servers: Engine {
     async fn another(&self) -> Arc<dyn Store>;
 }
 
-/// Makes a test of each check, for this [`Engine`](crate::conformance::Engine), with those of the groups
+/// Makes a test of each check, for this [`Engine`], with those of the groups
 /// `restarts` and `servers` where they are named. The calling crate needs tokio with its macros.
 #[macro_export]
 macro_rules! conformance_suite {

@@ -1,9 +1,9 @@
 //! The SQLite engine: one file, one server, durable by default.
 //!
-//! All locks are in memory too, in a [`Table`](crate::table::Table). Looks and refusals come from there and wait
+//! All locks are in memory too, in a [`Table`]. Looks and refusals come from there and wait
 //! for nobody; what changes something goes to the [`writer`], one thread that commits many attempts at once and
 //! publishes them to the table before anybody is answered. The file is the truth: it is opened with `flock`
-//! against a second server ([`file`]), synced with every commit, read anew after any commit that failed, and
+//! against a second server ([`file`](mod@file)), synced with every commit, read anew after any commit that failed, and
 //! watched for changes by other programs ([`wal`]), such as an operator's `sqlite3`. Under load the newest changes
 //! are in a [`journal`] in the same file. The clock does not follow steps of the wall clock, with or without a
 //! restart ([`crate::clock`], [`remembered`]).
