@@ -35,7 +35,7 @@ fn what_is_wrong_is_said_in_one_line() {
             "no/such/dir/x.db",
         ),
         (&["--max-ttl-seconds", "0"], "max_ttl_seconds"),
-        (&["--max-waiters", "-1"], "max_waiters"),
+        (&["--max-waiters=-1"], "max_waiters"),
         (&["--log-format", "xml"], "log_format"),
     ] {
         let line = refused(dir.path(), args);
