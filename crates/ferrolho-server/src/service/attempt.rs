@@ -12,6 +12,7 @@ use ferrolho_store::{Attempt, Outcome, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::told::Untold;
 use super::{Service, drive};
 
 /// How long the outcome of an unknown attempt is looked for before the caller is told that it is unknown.
@@ -155,8 +156,11 @@ impl Service {
             if made.is_empty() {
                 continue;
             }
-            if untold.as_ref().is_none_or(super::told::Untold::may_undo) {
+            if untold.as_ref().is_none_or(Untold::may_undo) {
                 self.take_back(made).await;
+                if let Some(untold) = untold {
+                    untold.undone();
+                }
             }
             return;
         }

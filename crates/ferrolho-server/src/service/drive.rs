@@ -207,13 +207,16 @@ impl Service {
 
     /// Undoes a grant whose caller has left, unless somebody was told of it.
     pub(super) async fn undo_given(self: &Arc<Self>, given: Given) {
-        let may_undo = given.untold.as_ref().is_none_or(Untold::may_undo);
         let is_ours = given
             .lives
             .first()
             .is_some_and(|live| self.is_nobody_elses(&live.mark));
-        if may_undo && is_ours {
+        // Asked last: whoever may undo a grant must do so, since those who come back for it wait until it is done.
+        if is_ours && given.untold.as_ref().is_none_or(Untold::may_undo) {
             self.take_back(given.lives).await;
+            if let Some(untold) = given.untold {
+                untold.undone();
+            }
         }
     }
 

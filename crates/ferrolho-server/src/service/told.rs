@@ -83,6 +83,14 @@ impl Untold {
         }
         state.fate == Fate::Undoing
     }
+
+    /// The grant has been undone. Others under the same key may make a new one, which is open again.
+    pub(super) fn undone(self) {
+        let mut states = self.register.0.lock();
+        if let Some(state) = states.get_mut(&self.attempt) {
+            state.fate = Fate::Open;
+        }
+    }
 }
 
 impl Drop for Untold {

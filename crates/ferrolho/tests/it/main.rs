@@ -5,13 +5,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod anti_patterns;
 mod attacks;
-mod bodies;
-mod config;
-mod docs;
-mod kill;
+mod expiry;
+mod idempotency;
 mod names;
-mod race;
+mod numbers;
+mod ownership;
+mod races;
 mod seed;
 mod support;
-mod waiting;
+mod time;
+mod tokens;

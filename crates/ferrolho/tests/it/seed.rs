@@ -139,6 +139,15 @@ const LONG_AGO: [&str; 3] = [
     "2001-01-01T00:00:00.000000Z",
 ];
 
+/// The seed's table, as it stands there.
+pub(crate) const BARE_SCHEMA: &str = "CREATE TABLE distributed_locks (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    resource    TEXT    NOT NULL UNIQUE,
+    owner       TEXT    NOT NULL,
+    expires_at  TEXT    NOT NULL,
+    acquired_at TEXT    NOT NULL
+)";
+
 fn insert(server: &Server, resource: &str, expires_at: &str) -> u64 {
     let database = server.database();
     let insert = "INSERT INTO distributed_locks (resource, owner, expires_at, acquired_at) VALUES (?1, 'dead', ?2, ?2)";
@@ -173,32 +182,14 @@ fn an_expired_row_of_the_bare_schema_is_neither_found_nor_renewed_nor_released()
 
 #[test]
 fn rows_of_the_bare_schema_from_before_the_start_count() {
-    let mut server = Server::start();
-    server.stop();
-    let database = server.database();
-    database.execute_batch("DROP TABLE distributed_locks").unwrap();
-    for leftover in ["ferrolho_state", "ferrolho_journal"] {
-        database
-            .execute_batch(&format!("DROP TABLE IF EXISTS {leftover}"))
-            .unwrap();
-    }
-    database
-        .execute_batch(
-            "PRAGMA user_version = 0;
-             CREATE TABLE distributed_locks (
-                 id          INTEGER PRIMARY KEY AUTOINCREMENT,
-                 resource    TEXT    NOT NULL UNIQUE,
-                 owner       TEXT    NOT NULL,
-                 expires_at  TEXT    NOT NULL,
-                 acquired_at TEXT    NOT NULL
-             );
-             INSERT INTO distributed_locks VALUES
-                 (7, 'live', 'a', '2099-01-01 00:00:00', '2001-01-01 00:00:00'),
-                 (9, 'over', 'a', '2001-01-01 00:00:00', '2001-01-01 00:00:00');",
-        )
-        .unwrap();
-    drop(database);
-    server.start_again();
+    let server = Server::on_file(|path| {
+        let rows = "INSERT INTO distributed_locks VALUES
+            (7, 'live', 'a', '2099-01-01 00:00:00', '2001-01-01 00:00:00'),
+            (9, 'over', 'a', '2001-01-01 00:00:00', '2001-01-01 00:00:00')";
+        let database = rusqlite::Connection::open(path).unwrap();
+        database.execute_batch(BARE_SCHEMA).unwrap();
+        database.execute_batch(rows).unwrap();
+    });
     let live = server.find("live").lock();
     assert_eq!((live.owner.as_str(), live.fencing_token), ("a", 7));
     assert_eq!(live.expires_at, "2099-01-01T00:00:00.000000Z");
@@ -207,4 +198,5 @@ fn rows_of_the_bare_schema_from_before_the_start_count() {
     server.find("over").not_found();
     assert!(server.acquire("over", "b", 30).granted().fencing_token > 9);
     server.release("live", "a").done();
+    server.find("live").not_found();
 }

@@ -17,7 +17,8 @@ macro_rules! on_every_engine {
         #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {
-            $crate::support::on_etcd(&[$((stringify!($case), $case as fn(&$crate::support::Server))),+]);
+            const CASES: &[$crate::support::Case] = &[$((stringify!($case), $case)),+];
+            $crate::support::on_etcd(CASES);
         }
     };
 }
@@ -25,7 +26,7 @@ pub(crate) use on_every_engine;
 
 /// A case, by its name.
 #[cfg(feature = "etcd")]
-type Case = (&'static str, fn(&super::Server));
+pub(crate) type Case = (&'static str, fn(&super::Server));
 
 /// Runs each case on a server of its own, on a part of one cluster of its own.
 #[cfg(feature = "etcd")]

@@ -123,8 +123,13 @@ impl Connection {
 
     /// Sends a request and does not wait for its answer.
     pub(crate) fn send(&mut self, request: &Request) {
+        self.try_send(request).unwrap();
+    }
+
+    /// Sends a request that the server may not care to read to its end.
+    pub(crate) fn try_send(&mut self, request: &Request) -> io::Result<()> {
         self.is_head = request.method == "HEAD";
-        self.write(&request.bytes(self.addr)).unwrap();
+        self.write(&request.bytes(self.addr))
     }
 
     /// Sends bytes as they are.

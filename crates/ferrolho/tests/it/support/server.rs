@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,7 +26,7 @@ struct Settings {
 #[derive(Debug)]
 pub(crate) struct Server {
     settings: Settings,
-    dir: Arc<TempDir>,
+    dir: TempDir,
     child: Child,
     pub(crate) addr: SocketAddr,
 }
@@ -52,15 +52,25 @@ impl Server {
         Self::start_on(store, &[], &[])
     }
 
-    /// A server on this store, with these arguments and this environment, in a directory of its own.
+    /// A server on a SQLite file that was made before, by `make`.
+    pub(crate) fn on_file(make: impl FnOnce(&Path)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        make(&dir.path().join("ferrolho.db"));
+        Self::start_in(dir, "sqlite:ferrolho.db", &[], &[])
+    }
+
+    /// A server on this store, with these arguments and this environment.
     pub(crate) fn start_on(store: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), store, args, env)
+    }
+
+    fn start_in(dir: TempDir, store: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let own = |text: &&str| (*text).to_owned();
         let settings = Settings {
             store: store.to_owned(),
             args: args.iter().map(own).collect(),
             env: env.iter().map(|(name, value)| (own(name), own(value))).collect(),
         };
-        let dir = Arc::new(tempfile::tempdir().unwrap());
         let (child, addr) = launch(&settings, &dir);
         Self {
             settings,
