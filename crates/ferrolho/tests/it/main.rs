@@ -7,13 +7,18 @@
 
 mod anti_patterns;
 mod attacks;
+mod bodies;
+mod config;
+mod docs;
 mod expiry;
 mod idempotency;
+mod kill;
 mod names;
 mod numbers;
 mod ownership;
-mod races;
+mod race;
 mod seed;
 mod support;
 mod time;
 mod tokens;
+mod waiting;

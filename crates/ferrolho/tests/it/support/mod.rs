@@ -13,7 +13,7 @@ pub(crate) use engine::on_every_engine;
 #[cfg(feature = "etcd")]
 pub(crate) use engine::{Case, on_etcd};
 pub(crate) use http::{Connection, Request, lock_path};
-pub(crate) use server::{Server, acquire, acquire_waiting};
+pub(crate) use server::{Server, acquire, acquire_waiting, ferrolho};
 
 /// How long anything may take that has no bound of its own in the contract. No healthy run needs so much.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
