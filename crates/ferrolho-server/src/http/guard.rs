@@ -5,7 +5,7 @@
 //! foreign name in `Host`, which is how a page whose name was pointed at this machine would come. (Source: the
 //! Fetch Metadata and Fetch standards; design.md section 3.)
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use hyper::Method;
 use hyper::header::{self, HeaderMap};
@@ -37,11 +37,12 @@ impl Guard {
 
     fn is_ours(&self, host: &str) -> bool {
         let name = without_port(host);
-        let is_address = name
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>()
-            .is_ok();
+        let is_address = match name.strip_prefix('[') {
+            Some(rest) => rest
+                .strip_suffix(']')
+                .is_some_and(|literal| literal.parse::<Ipv6Addr>().is_ok()),
+            None => name.parse::<IpAddr>().is_ok(),
+        };
         is_address
             || name.eq_ignore_ascii_case("localhost")
             || self
