@@ -1,71 +1,165 @@
-//! Bodies, methods and errors. (Cases: WEB, NUM.)
+//! Bodies and queries: what is unknown, doubled, hostile or said in two ways is refused by name, and nothing is
+//! stored. (Cases: WEB, AMB.)
+
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Request, Server};
+use crate::support::{Answer, Request, Server};
 
-fn body(text: &str) -> Request {
+/// `POST /locks/r` with this body.
+fn body(text: impl Into<Vec<u8>>) -> Request {
     Request::post("/locks/r").body(text)
 }
 
+const GOOD: &str = r#"{"owner":"a","ttl_seconds":30}"#;
+
+/// Every endpoint that reads a body, with all that a good one needs, but for its closing brace.
+const ENDPOINTS: [(&str, &str, &str); 8] = [
+    ("POST", "/locks/r", r#"{"owner":"a","ttl_seconds":30"#),
+    ("DELETE", "/locks/r", r#"{"owner":"a""#),
+    ("POST", "/locks/r/renew", r#"{"owner":"a","ttl_seconds":30"#),
+    ("POST", "/locks/r/release", r#"{"owner":"a""#),
+    ("POST", "/locks/r/force-release", r#"{"reason":"why""#),
+    (
+        "POST",
+        "/locks",
+        r#"{"resources":["r"],"owner":"a","ttl_seconds":30"#,
+    ),
+    ("POST", "/owners/a/renew", r#"{"ttl_seconds":30"#),
+    ("DELETE", "/owners/a", "{"),
+];
+
+fn send(server: &Server, method: &str, target: &str, body: &str) -> Answer {
+    server.call(&Request::new(method, target).body(body))
+}
+
 #[test]
-fn unknown_and_doubled_keys_are_refused_by_name() {
+fn unknown_keys_are_refused_by_name_everywhere() {
     let server = Server::memory();
-    for (text, fields) in [
-        ("{\"owner\":\"a\",\"ttl_seconds\":30,\"ttl\":1}", vec!["ttl"]),
-        (
-            "{\"owner\":\"a\",\"ttl_seconds\":30,\"wait_secs\":1}",
-            vec!["wait_secs"],
-        ),
-        (
-            "{\"owner\":\"a\",\"ttl_seconds\":30,\"Owner\":\"b\"}",
-            vec!["Owner"],
-        ),
-        (
-            "{\"owner\":\"a\",\"owner\":\"a\",\"ttl_seconds\":30}",
-            vec!["owner"],
-        ),
-        (
-            "{\"owner\":\"a\",\"\\u006fwner\":\"b\",\"ttl_seconds\":30}",
-            vec!["owner"],
-        ),
-        (
-            "{\"ttl_seconds\":\"x\",\"wait_seconds\":301}",
-            vec!["owner", "ttl_seconds", "wait_seconds"],
-        ),
-        (
-            "{\"owner\":\"a\",\"ttl_seconds\":30,\"metadata\":[]}",
-            vec!["metadata"],
-        ),
-        (
-            "{\"owner\":\"a\",\"ttl_seconds\":30,\"wait_seconds\":1.0}",
-            vec!["wait_seconds"],
-        ),
-        (
-            "{\"owner\":\"a\",\"ttl_seconds\":30,\"wait_seconds\":null}",
-            vec!["wait_seconds"],
-        ),
-        ("[]", vec!["body", "owner", "ttl_seconds"]),
-        ("null", vec!["body", "owner", "ttl_seconds"]),
-        ("", vec!["owner", "ttl_seconds"]),
-    ] {
-        server.call(&body(text)).invalid(&fields);
+    let lock = server.acquire("r", "a", 600).granted();
+    for (method, target, good) in ENDPOINTS {
+        for key in [
+            "ttl",
+            "wait_secs",
+            "Owner",
+            "OWNER",
+            "owner ",
+            "",
+            "ttlSeconds",
+            "token",
+            "__proto__",
+        ] {
+            let comma = if good == "{" { "" } else { "," };
+            let answer = send(&server, method, target, &format!("{good}{comma}\"{key}\":1}}"));
+            answer.invalid(&[key]);
+        }
     }
-    let good = json!({"owner": "a", "ttl_seconds": 30});
+    assert_eq!(server.find("r").lock(), lock);
+}
+
+#[test]
+fn doubled_keys_are_refused_whatever_they_say() {
+    let server = Server::memory();
+    for text in [
+        r#"{"owner":"a","owner":"a","ttl_seconds":30}"#,
+        r#"{"owner":"a","ttl_seconds":30,"owner":"b"}"#,
+        r#"{"owner":"a","\u006fwner":"b","ttl_seconds":30}"#,
+        r#"{"\u006fwner":"a","ttl_seconds":30,"o\u0077ner":7}"#,
+    ] {
+        server.call(&body(text)).invalid(&["owner"]);
+    }
+    let thrice = r#"{"owner":"a","ttl_seconds":30,"ttl_seconds":3600,"ttl_seconds":30}"#;
     server
-        .post("/locks/r?fail_if_hold=true", &good)
-        .invalid(&["fail_if_hold"]);
-    server
-        .post("/locks/r?fail_if_held=yes", &good)
-        .invalid(&["fail_if_held"]);
-    server
-        .post("/locks/r?fail_if_held=true&fail_if_held=true", &good)
-        .invalid(&["fail_if_held"]);
-    server.get("/locks/r?x=1").invalid(&["x"]);
-    server
-        .get("/locks?limit=0&cursor=.")
-        .invalid(&["cursor", "limit"]);
+        .call(&body(thrice))
+        .invalid(&["ttl_seconds", "ttl_seconds"]);
     server.find("r").not_found();
+}
+
+#[test]
+fn every_wrong_field_is_named_in_one_answer() {
+    let server = Server::memory();
+    let text = r#"{"owner":" ","ttl_seconds":"30","wait_seconds":301,"metadata":[],"ttl":1}"#;
+    let request = Request::post("/locks/%FF?fail_if_hold=true")
+        .body(text)
+        .header("idempotency-key", "a b");
+    server.call(&request).invalid(&[
+        "owner",
+        "ttl_seconds",
+        "wait_seconds",
+        "metadata",
+        "ttl",
+        "resource",
+        "fail_if_hold",
+        "Idempotency-Key",
+    ]);
+}
+
+#[test]
+fn values_of_the_wrong_type_are_refused() {
+    let server = Server::memory();
+    for owner in ["null", "7", "true", "[\"a\"]", "{\"a\":1}"] {
+        let text = format!(r#"{{"owner":{owner},"ttl_seconds":30}}"#);
+        server.call(&body(text)).invalid(&["owner"]);
+    }
+    for metadata in ["null", "7", "true", "\"{}\"", "[]", "[{}]"] {
+        let text = format!(r#"{{"owner":"a","ttl_seconds":30,"metadata":{metadata}}}"#);
+        server.call(&body(text)).invalid(&["metadata"]);
+    }
+    for resources in [
+        "null",
+        "\"r\"",
+        "7",
+        "{}",
+        "[]",
+        "[7]",
+        "[null]",
+        "[[\"r\"]]",
+        "[\"r\",\"r\"]",
+        "[\"r\",\"\\u0072\"]",
+    ] {
+        let text = format!(r#"{{"resources":{resources},"owner":"a","ttl_seconds":30}}"#);
+        server
+            .call(&Request::post("/locks").body(text))
+            .invalid(&["resources"]);
+    }
+    let many: Vec<String> = (0..33).map(|number| format!("r{number}")).collect();
+    let set = json!({"resources": many, "owner": "a", "ttl_seconds": 30});
+    server.post("/locks", &set).invalid(&["resources"]);
+    let set = json!({"resources": many[..32], "owner": "a", "ttl_seconds": 30});
+    assert_eq!(server.post("/locks", &set).json()["acquired"], true);
+}
+
+#[test]
+fn a_body_that_is_no_object_says_so() {
+    let server = Server::memory();
+    for text in ["null", "[]", "[{}]", "\"owner\"", "7", "true"] {
+        server
+            .call(&body(text))
+            .invalid(&["body", "owner", "ttl_seconds"]);
+        let delete = Request::delete("/locks/r").body(text);
+        server.call(&delete).invalid(&["body", "owner"]);
+    }
+}
+
+#[test]
+fn no_body_is_an_empty_object() {
+    let server = Server::memory();
+    let lock = server.acquire("r", "a", 600).granted();
+    for text in [None, Some(""), Some(" \n\t"), Some("{}"), Some(" { } ")] {
+        let with = |request: Request| match text {
+            Some(text) => server.call(&request.body(text)),
+            None => server.call(&request),
+        };
+        with(Request::post("/locks/r")).invalid(&["owner", "ttl_seconds"]);
+        with(Request::delete("/locks/r")).invalid(&["owner"]);
+        with(Request::post("/locks/r/release")).invalid(&["owner"]);
+        with(Request::post("/locks/r/renew")).invalid(&["owner", "ttl_seconds"]);
+        with(Request::post("/locks")).invalid(&["resources", "owner", "ttl_seconds"]);
+        with(Request::post("/owners/a/renew")).invalid(&["ttl_seconds"]);
+    }
+    assert_eq!(server.find("r").lock(), lock);
 }
 
 #[test]
@@ -73,118 +167,283 @@ fn what_is_not_json_is_malformed() {
     let server = Server::memory();
     for text in [
         &b"{"[..],
+        b"}",
         b"{\"owner\":}",
+        b"{\"owner\"}",
+        b"{'owner':'a'}",
+        b"{owner:\"a\"}",
         b"owner=a",
+        b"owner=a&ttl_seconds=30",
         b"{} {}",
+        b"{},",
+        b"[",
+        b"nul",
+        b"\"",
+        b"<xml/>",
+        b"{\"owner\":\"a\",}",
+        b"{\"owner\":\"a\nb\"}",
+        b"{\"owner\":\"\\x41\"}",
+        b"{\"owner\":\"\\u12\"}",
         b"{\"owner\":\"\xff\"}",
+        b"\xff\xfe{}",
         b"\xef\xbb\xbf{}",
+        b"{\"\xc0\xaf\":1}",
+        b"\0",
+        b"{}\0",
+        b"// no\n{}",
     ] {
+        server.call(&body(text)).problem(400, "malformed-json");
         server
-            .call(&Request::post("/locks/r").body(text))
+            .call(&Request::delete("/locks/r").body(text))
+            .problem(400, "malformed-json");
+    }
+    server.find("r").not_found();
+}
+
+#[test]
+fn lone_surrogates_are_no_text() {
+    let server = Server::memory();
+    for half in [
+        "\\ud800",
+        "\\udc00",
+        "\\ud800\\u0041",
+        "\\udc00\\ud800",
+        "a\\udbff",
+    ] {
+        let text = format!(r#"{{"owner":"{half}","ttl_seconds":30}}"#);
+        server.call(&body(text)).invalid(&["owner"]);
+        let text = format!(r#"{{"resources":["{half}"],"owner":"a","ttl_seconds":30}}"#);
+        server
+            .call(&Request::post("/locks").body(text))
+            .invalid(&["resources"]);
+        let text = format!(r#"{{"owner":"a","ttl_seconds":30,"{half}":1}}"#);
+        let status = server.call(&body(text)).status;
+        assert!(status == 400 || status == 422, "{status}");
+    }
+    let whole = r#"{"owner":"\ud83d\udd12","ttl_seconds":30}"#;
+    assert_eq!(server.call(&body(whole)).granted().owner, "🔒");
+}
+
+#[test]
+fn a_body_has_at_most_64_kib() {
+    let server = Server::memory();
+    let long = |bytes: usize| format!("{GOOD}{}", " ".repeat(bytes - GOOD.len()));
+    let chunked = |text: &str| {
+        let chunks = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+        body(chunks).header("transfer-encoding", "chunked")
+    };
+    server.call(&body(long(64 * 1024))).granted();
+    server.call(&chunked(&long(64 * 1024))).granted();
+    let before = server.find("r").lock();
+    server
+        .call(&body(long(64 * 1024 + 1)))
+        .problem(413, "body-too-large");
+    server
+        .call(&chunked(&long(64 * 1024 + 1)))
+        .problem(413, "body-too-large");
+    // Who announces too much is not listened to.
+    for announced in ["65537", "10000000000", "9223372036854775807"] {
+        let request = Request::post("/locks/r").header("content-length", announced);
+        server.call(&request).problem(413, "body-too-large");
+    }
+    assert_eq!(server.find("r").lock(), before);
+}
+
+#[test]
+fn a_body_that_does_not_arrive_is_not_waited_for_for_long() {
+    let server = Server::with(&["--body-timeout-seconds", "1"]);
+    let begun = Instant::now();
+    let mut slow = server.connect();
+    let request = Request::post("/locks/r").header("content-length", "30");
+    slow.send(&request);
+    // A byte now and then makes no difference.
+    let answer = loop {
+        if slow.has_news() {
+            break slow.answer();
+        }
+        // The server may have closed it by now.
+        let _closed = slow.write(b" ");
+        thread::sleep(Duration::from_millis(50));
+    };
+    answer.problem(408, "too-slow");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    let mut cut_short = server.begin(&request);
+    cut_short.write(b"{\"owner\":\"a\",").unwrap();
+    drop(cut_short);
+    server.find("r").not_found();
+}
+
+#[test]
+fn a_body_is_json_whatever_it_is_called() {
+    let server = Server::memory();
+    server.call(&body(GOOD)).granted();
+    for name in [
+        "application/json",
+        "application/json; charset=utf-8",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/octet-stream",
+        "multipart/form-data; boundary=x",
+        "nonsense",
+        "",
+    ] {
+        server.call(&body(GOOD).header("content-type", name)).granted();
+        server
+            .call(&body("owner=a").header("content-type", name))
             .problem(400, "malformed-json");
     }
 }
 
 #[test]
-fn large_bodies_are_refused_and_the_type_does_not_matter() {
+fn a_body_may_come_in_pieces_or_on_demand() {
     let server = Server::memory();
-    let good = "{\"owner\":\"a\",\"ttl_seconds\":30}";
-    let long = |bytes: usize| format!("{good}{}", " ".repeat(bytes - good.len()));
-    server.call(&body(&long(64 * 1024))).granted();
-    server
-        .call(&body(&long(64 * 1024 + 1)))
-        .problem(413, "body-too-large");
-    let form = body("{\"owner\":\"a\",\"ttl_seconds\":30}")
-        .header("content-type", "application/x-www-form-urlencoded");
-    server.call(&form).granted();
-}
-
-#[test]
-fn a_release_says_its_owner_in_the_body_or_in_the_query() {
-    let server = Server::memory();
-    let held = || server.acquire("r", "a b", 30).granted().fencing_token;
-    held();
-    server.call(&Request::delete("/locks/r?owner=a%20b")).done();
-    held();
-    server
-        .call(&Request::delete("/locks/r?owner=a+b").body("{\"owner\":\"a b\"}"))
-        .done();
-    let token = held();
-    server
-        .call(&Request::delete("/locks/r?owner=b").body("{\"owner\":\"a b\"}"))
-        .invalid(&["owner"]);
-    server
-        .call(&Request::delete(&format!(
-            "/locks/r?owner=a+b&fencing_token={}",
-            token + 1
-        )))
-        .forbidden();
-    server
-        .call(
-            &Request::post("/locks/r/release")
-                .body(format!("{{\"owner\":\"a b\",\"fencing_token\":{token}}}")),
-        )
-        .done();
-}
-
-#[test]
-fn methods_paths_and_ids() {
-    let server = Server::memory();
-    let not_allowed = server.call(&Request::new("PUT", "/locks/r"));
-    not_allowed.problem(405, "method-not-allowed");
-    assert_eq!(not_allowed.header("allow"), Some("GET, HEAD, POST, DELETE"));
-    server
-        .call(&Request::new("OPTIONS", "/locks/r/renew"))
-        .problem(405, "method-not-allowed");
-    server.get("/nothing").problem(404, "no-such-route");
-    assert_eq!(server.call(&Request::new("HEAD", "/healthz")).status, 200);
-    let named = server.call(&Request::get("/locks/r").header("x-request-id", "my-id-1"));
-    assert_eq!(named.header("x-request-id"), Some("my-id-1"));
-    let unfit = server.call(&Request::get("/locks/r").header("x-request-id", "<script>"));
-    assert_ne!(unfit.header("x-request-id"), Some("<script>"));
-    let held = server.acquire("h", "a", 30);
-    held.granted();
-    let refused = server.post(
-        "/locks/h?fail_if_held=true",
-        &json!({"owner": "b", "ttl_seconds": 30}),
+    let mut pieces: Vec<String> = GOOD.chars().map(|c| format!("1\r\n{c}\r\n")).collect();
+    pieces.push("0\r\n\r\n".to_owned());
+    let request = body(pieces.concat()).header("transfer-encoding", "chunked");
+    server.call(&request).granted();
+    let delete = Request::delete("/locks/r")
+        .body("b\r\n{\"owner\":\"a\r\n2\r\n\"}\r\n0\r\n\r\n")
+        .header("transfer-encoding", "chunked");
+    server.call(&delete).done();
+    let mut on_demand = server.begin(
+        &Request::post("/locks/r")
+            .header("expect", "100-continue")
+            .header("content-length", &GOOD.len().to_string()),
     );
-    refused.problem(409, "held");
-    assert!(refused.header("retry-after").is_some());
-    assert_eq!(server.get("/problems/held").status, 200);
-    assert_eq!(server.get("/problems").status, 200);
+    on_demand.write(GOOD.as_bytes()).unwrap();
+    on_demand.answer().granted();
 }
 
 #[test]
-fn other_sites_and_foreign_names_are_refused() {
+fn a_release_may_say_its_owner_in_the_query() {
     let server = Server::memory();
-    let good = || body("{\"owner\":\"a\",\"ttl_seconds\":30}");
-    for (name, value) in [
-        ("host", "evil.example"),
-        ("origin", "http://evil.example"),
-        ("origin", "null"),
-        ("sec-fetch-site", "cross-site"),
+    let held = || server.acquire("r", "a b", 600).granted().fencing_token;
+    for target in [
+        "/locks/r?owner=a%20b",
+        "/locks/r?owner=a+b",
+        "/locks/r?%6Fwner=+a+b+",
     ] {
-        server
-            .call(&good().header(name, value))
-            .problem(403, "not-permitted");
+        held();
+        server.call(&Request::delete(target)).done();
     }
-    server.find("r").not_found();
+    let token = held();
+    let wrong = format!("/locks/r?owner=a+b&fencing_token={}", token + 1);
+    server.call(&Request::delete(&wrong)).forbidden();
+    let right = format!("/locks/r?owner=a+b&fencing_token={token}");
+    server.call(&Request::delete(&right)).done();
+    held();
+    server.call(&Request::post("/locks/r/release?owner=a+b")).done();
+    // The same twice is no contradiction.
+    let token = held();
+    let both = json!({"owner": "a b", "fencing_token": token});
     server
-        .call(
-            &good()
-                .header("host", "localhost:1")
-                .header("sec-fetch-site", "same-origin"),
-        )
-        .granted();
+        .delete(&format!("/locks/r?owner=a+b&fencing_token={token}"), &both)
+        .done();
+}
+
+#[test]
+fn a_release_that_contradicts_itself_is_refused() {
+    let server = Server::memory();
+    let lock = server.acquire("r", "a", 600).granted();
+    let token = lock.fencing_token;
+    let body = json!({"owner": "a", "fencing_token": token});
+    server.delete("/locks/r?owner=b", &body).invalid(&["owner"]);
+    server.delete("/locks/r?owner=A", &body).invalid(&["owner"]);
+    server
+        .delete(&format!("/locks/r?fencing_token={}", token + 1), &body)
+        .invalid(&["fencing_token"]);
+    server
+        .delete("/locks/r?owner=", &body)
+        .invalid(&["owner", "owner"]);
+    for target in ["/locks/r?owner=a&owner=a", "/locks/r?owner=a&%6fwner=b"] {
+        server.call(&Request::delete(target)).invalid(&["owner"]);
+    }
+    assert_eq!(server.find("r").lock(), lock);
+}
+
+#[test]
+fn unknown_parameters_are_refused_by_name_everywhere() {
+    let server = Server::memory();
+    let lock = server.acquire("r", "a", 600).granted();
+    for (method, target, good) in ENDPOINTS {
+        let target = format!("{target}?fail_if_hold=true");
+        send(&server, method, &target, &format!("{good}}}")).invalid(&["fail_if_hold"]);
+    }
+    for target in [
+        "/locks/r",
+        "/locks",
+        "/locks/r/waiters",
+        "/events",
+        "/healthz",
+        "/readyz",
+        "/problems",
+        "/problems/held",
+    ] {
+        server.get(&format!("{target}?x=1")).invalid(&["x"]);
+        server.get(&format!("{target}?Limit=1")).invalid(&["Limit"]);
+        server.get(&format!("{target}?%78=%31")).invalid(&["x"]);
+    }
+    server.get("/locks?prefix=a&prefix=a").invalid(&["prefix"]);
+    server.get("/locks?prefix=%FF").invalid(&["prefix"]);
+    server.get("/locks?cursor=%00").invalid(&["cursor"]);
+    server.get("/locks?owner=%20.%20").invalid(&["owner"]);
+    server.get("/locks?%FF=1").invalid(&["query"]);
+    // A release knows no lifetime, a renewal no wait.
+    let release = json!({"owner": "a", "ttl_seconds": 30});
+    server.delete("/locks/r", &release).invalid(&["ttl_seconds"]);
+    let renewal = json!({"owner": "a", "ttl_seconds": 30, "wait_seconds": 1});
+    server.post("/locks/r/renew", &renewal).invalid(&["wait_seconds"]);
+    assert_eq!(server.find("r").lock(), lock);
+}
+
+#[test]
+fn a_refusal_is_an_error_for_whoever_asks_for_that() {
+    let server = Server::memory();
+    let lock = server.acquire("r", "a", 600).granted();
+    let other = json!({"owner": "b", "ttl_seconds": 30});
+    let held = server.post("/locks/r?fail_if_held=true", &other);
+    held.problem(409, "held");
+    let seconds: u64 = held.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=600).contains(&seconds));
+    server.post("/locks/r?fail_if_held=false", &other).refused();
+    let set = json!({"resources": ["free", "r"], "owner": "b", "ttl_seconds": 30});
+    server.post("/locks?fail_if_held=true", &set).problem(409, "held");
+    server.find("free").not_found();
+    for value in ["", "1", "yes", "TRUE", "True", "%20true", "true,true", "null"] {
+        let target = format!("/locks/r?fail_if_held={value}");
+        server.post(&target, &other).invalid(&["fail_if_held"]);
+    }
+    server
+        .post("/locks/r?fail_if_held", &other)
+        .invalid(&["fail_if_held"]);
+    assert_eq!(server.find("r").lock(), lock);
+    let own = json!({"owner": "a", "ttl_seconds": 30});
+    server.post("/locks/r?fail_if_held=true", &own).granted();
 }
 
 #[test]
 fn metadata_comes_back_as_it_came() {
     let server = Server::start();
-    let text = "{ \"b\": 1e2, \"a\":\"\\u0000\\ud83d\\ude00\",\"a\":1 }";
-    let answer = server.call(&body(&format!(
-        "{{\"owner\":\"a\",\"ttl_seconds\":30,\"metadata\":{text}}}"
-    )));
-    assert!(answer.text().contains(text), "{}", answer.text());
-    assert!(server.find("r").text().contains(text));
+    let deep = format!("{{\"d\":{}{}}}", "[".repeat(2_000), "]".repeat(2_000));
+    let longest = format!("{{\"x\":\"{}\"}}", "y".repeat(4 * 1024 - 8));
+    for text in [
+        r#"{ "b": 1e2, "a":"\u0000\ud83d\ude00","a":1 }"#,
+        "{}",
+        r#"{"n":-0.0,"big":123456789012345678901234567890,"x":1.0}"#,
+        r#"{"html":"<script>alert(1)</script>","quote":"'\"\\"}"#,
+        &deep,
+        &longest,
+    ] {
+        let answer = server.call(&body(format!(
+            r#"{{"owner":"a","ttl_seconds":600,"metadata":{text}}}"#
+        )));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let member = format!("\"metadata\":{text}");
+        assert!(answer.text().contains(&member), "{}", answer.text());
+        assert!(server.find("r").text().contains(&member));
+        assert!(server.get("/locks").text().contains(&member));
+    }
+    let too_long = format!("{{\"x\":\"{}\"}}", "y".repeat(4 * 1024 - 7));
+    let text = format!(r#"{{"owner":"a","ttl_seconds":30,"metadata":{too_long}}}"#);
+    server.call(&body(text)).invalid(&["metadata"]);
 }

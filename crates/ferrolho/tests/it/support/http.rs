@@ -169,11 +169,12 @@ impl Connection {
     pub(crate) fn head(&mut self) -> io::Result<Answer> {
         let mut answer = Answer::from_status_line(&self.line()?);
         loop {
-            let line = self.line()?;
-            if line.is_empty() {
-                return Ok(answer);
+            match self.line()? {
+                line if !line.is_empty() => answer.add_header(&line),
+                // "Go on" is not yet the answer.
+                _ if answer.status == 100 => answer = Answer::from_status_line(&self.line()?),
+                _ => return Ok(answer),
             }
-            answer.add_header(&line);
         }
     }
 
