@@ -32,16 +32,16 @@ pub(crate) type Case = (&'static str, fn(&super::Server));
 #[cfg(feature = "etcd")]
 pub(crate) fn on_etcd(cases: &[Case]) {
     if let Some(etcd) = ferrolho_testkit::Etcd::start() {
-        side_by_side(cases, |name| format!("{}?prefix={name}", etcd.url()));
+        side_by_side(cases, |number| format!("{}?prefix=case-{number}", etcd.url()));
     }
 }
 
 #[cfg(feature = "etcd")]
-fn side_by_side(cases: &[Case], store: impl Fn(&str) -> String + Sync) {
+fn side_by_side(cases: &[Case], store: impl Fn(usize) -> String + Sync) {
     std::thread::scope(|scope| {
-        for (name, case) in cases {
+        for (number, (name, case)) in cases.iter().enumerate() {
             let store = &store;
-            let run = move || case(&super::Server::on(&store(name)));
+            let run = move || case(&super::Server::on(&store(number)));
             // A case that fails says its name, which is that of its thread.
             std::thread::Builder::new()
                 .name((*name).to_owned())

@@ -194,6 +194,10 @@ impl Connection {
         !self.ahead.is_empty() || !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    pub(crate) fn local_port(&self) -> u16 {
+        self.stream.local_addr().unwrap().port()
+    }
+
     /// Ends the connection as a machine does that has forgotten it: with a reset.
     pub(crate) fn reset(self) {
         sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO)).unwrap();
