@@ -19,6 +19,9 @@ use crate::config::{Config, LogFormat};
 /// For how long after the signal to stop new connections are still taken, so that holders can release.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// How many connections may be waiting to be taken, as far as the system allows so many.
+const BACKLOG_CONNECTIONS: i32 = 4096;
+
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: &ServeArgs) -> ExitCode {
     match run(args) {
@@ -45,6 +48,8 @@ fn run(args: &ServeArgs) -> Result<()> {
 async fn serve_until_stopped(config: &Config) -> Result<()> {
     let listener =
         TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
+    // The library listens with room for 128; who finds none tries again only after a second.
+    rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let mut terminate = signal(SignalKind::terminate())?;
