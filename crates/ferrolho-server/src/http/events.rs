@@ -40,7 +40,8 @@ pub(super) fn get_events(call: &Call<'_>) -> Result<Reply, Problem> {
         .head
         .headers
         .get("last-event-id")
-        .map(|id| id.to_str().unwrap_or_default());
+        // What is no text is no id of ours.
+        .map(|id| id.to_str().unwrap_or("?"));
     if call.head.headers.get_all("last-event-id").iter().count() > 1 {
         let twice = ferrolho_core::Invalid::new("duplicate", "Last-Event-ID must be given once");
         form.error(field_error("Last-Event-ID", &twice));
