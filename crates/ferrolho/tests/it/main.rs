@@ -10,6 +10,7 @@ mod attacks;
 mod bodies;
 mod config;
 mod docs;
+mod events;
 mod expiry;
 mod guard;
 mod hang_ups;

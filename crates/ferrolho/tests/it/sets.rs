@@ -152,7 +152,7 @@ fn crossing_sets_are_whole_and_nobody_is_stuck(server: &Server) {
             // 3 has no factor in common with 8: no name comes twice in a set.
             let size = 2 + (caller + turns) % 3;
             let numbers: Vec<usize> = (0..size)
-                .map(|step| (caller + turns + step * if caller % 2 == 0 { 3 } else { 5 }) % 8)
+                .map(|step| (caller + turns + step * if caller.is_multiple_of(2) { 3 } else { 5 }) % 8)
                 .collect();
             let names: Vec<&str> = numbers.iter().map(|number| NAMES[*number]).collect();
             let locks = granted(&connection.call(&set(&names, &owner, 300)));

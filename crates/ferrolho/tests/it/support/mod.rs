@@ -4,6 +4,7 @@ mod answer;
 mod engine;
 mod http;
 mod server;
+mod stream;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ pub(crate) use engine::on_every_engine;
 pub(crate) use engine::{Case, on_etcd};
 pub(crate) use http::{Connection, Request, lock_path};
 pub(crate) use server::{Server, acquire, acquire_waiting, ferrolho};
+pub(crate) use stream::{Block, Event, Stream};
 
 /// How long anything may take that has no bound of its own in the contract. No healthy run needs so much.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
