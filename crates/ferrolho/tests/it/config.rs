@@ -1,95 +1,299 @@
-//! The server's settings, and how it says what is wrong with them.
+//! The server's settings, how it says what is wrong with them, and how it stops.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Server, ferrolho};
+use crate::support::{Request, Server, ferrolho};
 
-/// Starts a server that must refuse to, and returns the one line in which it says why.
-fn refused(dir: &Path, args: &[&str]) -> String {
-    let output = ferrolho(&["serve"]).args(args).current_dir(dir).output().unwrap();
+/// Starts a server that must refuse to with this code, and returns the one line in which it says why.
+fn refused(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> String {
+    let mut command = ferrolho(&["serve"]);
+    command.args(args).envs(env.iter().copied()).current_dir(dir);
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{args:?}");
     assert!(output.stdout.is_empty());
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("ferrolho: "), "{said}");
     said
 }
 
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("ferrolho.toml");
-    fs::write(&file, "listen = \"127.0.0.1:0\"\nmax_tll_seconds = 5\n").unwrap();
-    let in_file = file.to_str().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+    };
+    file("unknown.toml", "listen = \"127.0.0.1:0\"\nmax_tll_seconds = 5\n");
+    file("dashes.toml", "max-ttl-seconds = 5\n");
+    file("table.toml", "[listen]\nport = 1\n");
+    file("float.toml", "max_ttl_seconds = 1.5\n");
+    file("broken.toml", "listen = \n");
+    file("secret.toml", "store = \"redis://user:secret@host\"\n");
+    fs::create_dir(dir.path().join("a-directory")).unwrap();
+    fs::write(
+        dir.path().join("no-database"),
+        "this is no database, and long enough to be seen as none",
+    )
+    .unwrap();
+    let listen = ["--listen", "127.0.0.1:0"];
     for (args, said) in [
-        (&["--config", in_file][..], "max_tll_seconds"),
+        (&["--config", "unknown.toml"][..], "max_tll_seconds"),
+        (&["--config", "dashes.toml"], "max-ttl-seconds"),
+        (&["--config", "table.toml"], "listen"),
+        (&["--config", "float.toml"], "max_ttl_seconds"),
+        (&["--config", "broken.toml"], "broken.toml"),
+        (&["--config", "secret.toml"], "store"),
         (&["--config", "no.toml"], "no.toml"),
+        (&["--config", "a-directory"], "a-directory"),
         (&["--listen", "nowhere"], "listen"),
+        (&["--listen", "127.0.0.1"], "listen"),
+        (&["--listen", "127.0.0.1:99999"], "listen"),
         (&["--listen", "0.0.0.0:0"], "--allow-anonymous"),
+        (&["--listen", "[::]:0"], "--allow-anonymous"),
+        (&["--allow-anonymous=perhaps"], "allow_anonymous"),
         (&["--store", "redis://user:secret@host"], "store"),
-        (
-            &["--listen", "127.0.0.1:0", "--store", "sqlite:no/such/dir/x.db"],
-            "no/such/dir/x.db",
-        ),
+        (&["--store", "user:secret@host"], "store"),
+        (&["--store", "sqlite:x.db?mode=ro"], "store"),
+        (&["--store", "sqlite:no/such/dir/x.db"], "no/such/dir/x.db"),
+        (&["--store", "sqlite:a-directory"], "a-directory"),
+        (&["--store", "sqlite:no-database"], "no-database"),
+        (&["--store", "sqlite:/proc/ferrolho.db"], "/proc/ferrolho.db"),
         (&["--max-ttl-seconds", "0"], "max_ttl_seconds"),
+        (&["--max-ttl-seconds", "315360001"], "max_ttl_seconds"),
+        (&["--max-ttl-seconds", "1d"], "max_ttl_seconds"),
         (&["--max-waiters=-1"], "max_waiters"),
+        (&["--max-waiters-per-resource", "0"], "max_waiters_per_resource"),
+        (&["--event-buffer", "0"], "event_buffer"),
+        (&["--head-timeout-seconds", "0"], "head_timeout_seconds"),
+        (&["--body-timeout-seconds", "x"], "body_timeout_seconds"),
+        (&["--worker-threads", "0"], "worker_threads"),
         (&["--log-format", "xml"], "log_format"),
+        (&["--log-level", "a=b=c"], "log_level"),
     ] {
-        let line = refused(dir.path(), args);
+        let args = if args[0] == "--listen" || args[0] == "--config" {
+            args.to_vec()
+        } else {
+            [&listen, args].concat()
+        };
+        let line = refused(dir.path(), &args, &[]);
         assert!(line.contains(said) && !line.contains("secret"), "{line}");
     }
+    let line = refused(dir.path(), &[], &[("FERROLHO_MAX_WAITERS", "many")]);
+    assert!(line.contains("max_waiters"), "{line}");
+}
+
+#[test]
+fn a_wrong_use_of_the_command_is_told_apart() {
+    for args in [
+        &["serve", "--max-tll-seconds", "5"][..],
+        &["serve", "extra"],
+        &["sreve"],
+        &["serve", "--listen"],
+        &[],
+    ] {
+        let output = ferrolho(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
+        assert!(output.stdout.is_empty());
+        assert!(!output.stderr.is_empty());
+    }
+    let help = ferrolho(&["serve", "--help"]).output().unwrap();
+    assert!(help.status.success());
+    let help = String::from_utf8(help.stdout).unwrap();
+    for name in [
+        "listen",
+        "store",
+        "max-ttl-seconds",
+        "max-waiters",
+        "max-waiters-per-resource",
+        "event-buffer",
+        "log-format",
+    ] {
+        assert!(help.contains(&format!("--{name}")), "{name}");
+        let variable = name.replace('-', "_").to_uppercase();
+        assert!(help.contains(&format!("FERROLHO_{variable}")), "{variable}");
+    }
+    let version = ferrolho(&["--version"]).output().unwrap();
+    assert_eq!(
+        version.stdout,
+        format!("ferrolho {}\n", env!("CARGO_PKG_VERSION")).into_bytes()
+    );
 }
 
 #[test]
 fn a_port_and_a_file_have_one_server() {
     let server = Server::start();
+    server.acquire("r", "a", 600).granted();
     let dir = tempfile::tempdir().unwrap();
     let address = server.addr.to_string();
-    let port_in_use = refused(dir.path(), &["--listen", &address, "--store", "memory:"]);
+    let port_in_use = refused(dir.path(), &["--listen", &address, "--store", "memory:"], &[]);
     assert!(port_in_use.contains(&address), "{port_in_use}");
     let path = server.database().path().unwrap().to_owned();
-    let store = format!("sqlite:{path}");
-    let file_in_use = refused(dir.path(), &["--listen", "127.0.0.1:0", "--store", &store]);
-    assert!(file_in_use.contains("another"), "{file_in_use}");
+    symlink(&path, dir.path().join("link.db")).unwrap();
+    fs::hard_link(&path, dir.path().join("hard.db")).unwrap_or(());
+    for name in [path.as_str(), "link.db", "hard.db"] {
+        if dir.path().join(name).exists() {
+            let args = ["--listen", "127.0.0.1:0", "--store", &format!("sqlite:{name}")];
+            let file_in_use = refused(dir.path(), &args, &[]);
+            assert!(file_in_use.contains("another"), "{file_in_use}");
+        }
+    }
+    assert_eq!(server.find("r").lock().owner, "a");
+    server.release("r", "a").done();
+}
+
+/// The longest lifetime that a server takes shows which of its settings count.
+fn longest(server: &Server) -> u32 {
+    let ttls = [5, 10, 20, 30, 86_400];
+    let is_taken = |ttl: &&u32| server.acquire("r", "a", **ttl).status == 200;
+    *ttls.iter().rev().find(is_taken).unwrap()
 }
 
 #[test]
-fn flags_win_then_the_environment_and_what_is_empty_is_not_given() {
-    let mut server = Server::start_on("memory:", &[], &[("FERROLHO_MAX_TTL_SECONDS", "")]);
-    server.acquire("r", "a", 86_400).granted();
-    server.kill();
-    server.set_env("FERROLHO_MAX_TTL_SECONDS", "10");
-    server.start_again();
-    server.acquire("r", "a", 11).invalid(&["ttl_seconds"]);
-    server.acquire("r", "a", 10).granted();
-    let flag = Server::start_on(
-        "memory:",
-        &["--max-ttl-seconds", "20"],
-        &[("FERROLHO_MAX_TTL_SECONDS", "10")],
+fn flags_win_then_the_environment_then_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ferrolho.toml");
+    fs::write(
+        &file,
+        "max_ttl_seconds = 10\nallowed_host = [\"one.example\", \"two.example\"]\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let variable = ("FERROLHO_MAX_TTL_SECONDS", "20");
+    let start = |args: &[&str], env: &[(&str, &str)]| Server::start_on("memory:", args, env);
+    assert_eq!(longest(&start(&[], &[])), 86_400);
+    let by_file = start(&["--config", file], &[]);
+    assert_eq!(longest(&by_file), 10);
+    let two = Request::get("/healthz").header("host", "two.example");
+    assert_eq!(by_file.call(&two).status, 200);
+    assert_eq!(longest(&start(&[], &[("FERROLHO_CONFIG", file)])), 10);
+    assert_eq!(longest(&start(&["--config", file], &[variable])), 20);
+    assert_eq!(
+        longest(&start(
+            &["--max-ttl-seconds", "30", "--config", file],
+            &[variable]
+        )),
+        30
     );
-    flag.acquire("r", "a", 20).granted();
+    // What is empty counts as not given.
+    assert_eq!(
+        longest(&start(&["--config", file], &[("FERROLHO_MAX_TTL_SECONDS", "")])),
+        10
+    );
+    assert_eq!(longest(&start(&[], &[("FERROLHO_CONFIG", "")])), 86_400);
+}
+
+#[test]
+fn the_ready_line_names_where_it_listens_and_what_on() {
+    use std::io::{BufRead as _, BufReader};
+    let dir = tempfile::tempdir().unwrap();
+    for listen in ["127.0.0.1:0", "[::1]:0", "127.8.9.10:0"] {
+        let mut command = ferrolho(&["serve", "--listen", listen, "--store", "sqlite:x.db"]);
+        command
+            .current_dir(dir.path())
+            .stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let host = listen.trim_end_matches('0');
+        let begins = format!(
+            "ferrolho {} listening on http://{host}",
+            env!("CARGO_PKG_VERSION")
+        );
+        let rest = ready.strip_prefix(&begins).unwrap_or_else(|| panic!("{ready}"));
+        let (port, rest) = rest.split_once(' ').unwrap();
+        assert!(port.parse::<u16>().unwrap() > 0);
+        assert_eq!(rest, "(store sqlite:x.db)\n");
+    }
+}
+
+#[test]
+fn the_log_is_text_or_json_and_has_the_ids_of_requests() {
+    let request = Request::get("/locks/r").header("x-request-id", "find-me");
+    let text = Server::start_on("memory:", &["--log-level", "debug"], &[]);
+    text.call(&request).not_found();
+    assert!(
+        text.log()
+            .lines()
+            .any(|line| line.contains("find-me") && line.contains("404"))
+    );
+    assert!(!text.log().contains('\u{1b}'), "no colours in a file");
+    let json = Server::start_on("memory:", &["--log-level", "debug", "--log-format", "json"], &[]);
+    json.call(&request).not_found();
+    let log = json.log();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of_request = lines.iter().find(|line| line["request_id"] == "find-me").unwrap();
+    assert_eq!(of_request["status"], 404);
+    assert_eq!(of_request["route"], "/locks/{resource}");
+    // Names that callers choose stay out of it.
+    let quiet = Server::start_on("memory:", &[], &[]);
+    quiet.call(&request).not_found();
+    assert!(!quiet.log().contains("find-me"));
 }
 
 #[test]
 fn a_stop_tells_waiters_and_lets_go_within_ten_seconds() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut server = Server::start();
-        server.acquire("r", "a", 60).granted();
-        let mut waiting = server.wait_for("r", "b", 60, 60);
-        server.until_waiting("r", 1);
-        let mut stream = server.begin(&crate::support::Request::get("/events"));
-        assert_eq!(stream.head().unwrap().status, 200);
+        server.acquire("r", "a", 600).granted();
+        let mut waiting: Vec<_> = (0..50)
+            .map(|number| server.wait_for("r", &format!("b{number}"), 600, 300))
+            .collect();
+        server.until_waiting("r", 50);
+        let mut stream = server.events("", None);
+        let mut idle = server.connect();
+        idle.call(&Request::get("/healthz"));
         let begun = Instant::now();
         server.signal(signal);
-        let refused = waiting.answer();
-        refused.problem(503, "shutting-down");
-        assert!(refused.header("retry-after").is_some());
+        for connection in &mut waiting {
+            let answer = connection.answer();
+            answer.problem(503, "shutting-down");
+            assert!(answer.header("retry-after").is_some());
+        }
+        assert_eq!(stream.block(), None);
         assert!(server.wait().success());
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         server.start_again();
         assert_eq!(server.find("r").lock().owner, "a");
+        assert_eq!(server.waiters("r"), [""; 0]);
     }
+}
+
+/// Until its end a server that stops renews and releases, and takes no new locks.
+#[test]
+fn a_server_that_stops_still_renews_and_releases() {
+    let mut server = Server::start();
+    for name in ["r", "s"] {
+        server.acquire(name, "a", 600).granted();
+    }
+    let mut waiting = server.wait_for("r", "b", 600, 300);
+    server.until_waiting("r", 1);
+    let mut holder = server.connect();
+    holder.call(&Request::get("/locks/r")).lock();
+    server.signal(Signal::TERM);
+    waiting.answer().problem(503, "shutting-down");
+    let acquire = crate::support::acquire("free", "b", 600);
+    holder.call(&acquire).problem(503, "shutting-down");
+    holder
+        .call(&Request::get("/readyz"))
+        .problem(503, "shutting-down");
+    let renewal = Request::post("/locks/s/renew").body(r#"{"owner":"a","ttl_seconds":900}"#);
+    let renewed = holder.call(&renewal).lock();
+    holder.call(&Request::delete("/locks/r?owner=a")).done();
+    assert!(server.wait().success());
+    server.start_again();
+    server.find("r").not_found();
+    server.find("free").not_found();
+    assert_eq!(server.find("s").lock(), renewed);
 }

@@ -7,6 +7,7 @@
 
 mod anti_patterns;
 mod attacks;
+mod away;
 mod bodies;
 mod config;
 mod docs;
@@ -25,6 +26,8 @@ mod queue;
 mod race;
 mod seed;
 mod sets;
+#[cfg(feature = "etcd")]
+mod shared;
 mod support;
 mod time;
 mod tokens;

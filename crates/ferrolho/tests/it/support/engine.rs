@@ -17,36 +17,9 @@ macro_rules! on_every_engine {
         #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {
-            const CASES: &[$crate::support::Case] = &[$((stringify!($case), $case)),+];
+            const CASES: &[$crate::support::Case<$crate::support::Server>] = &[$((stringify!($case), $case)),+];
             $crate::support::on_etcd(CASES);
         }
     };
 }
 pub(crate) use on_every_engine;
-
-/// A case, by its name.
-#[cfg(feature = "etcd")]
-pub(crate) type Case = (&'static str, fn(&super::Server));
-
-/// Runs each case on a server of its own, on a part of one cluster of its own.
-#[cfg(feature = "etcd")]
-pub(crate) fn on_etcd(cases: &[Case]) {
-    if let Some(etcd) = ferrolho_testkit::Etcd::start() {
-        side_by_side(cases, |number| format!("{}?prefix=case-{number}", etcd.url()));
-    }
-}
-
-#[cfg(feature = "etcd")]
-fn side_by_side(cases: &[Case], store: impl Fn(usize) -> String + Sync) {
-    std::thread::scope(|scope| {
-        for (number, (name, case)) in cases.iter().enumerate() {
-            let store = &store;
-            let run = move || case(&super::Server::on(&store(number)));
-            // A case that fails says its name, which is that of its thread.
-            std::thread::Builder::new()
-                .name((*name).to_owned())
-                .spawn_scoped(scope, run)
-                .unwrap();
-        }
-    });
-}

@@ -4,6 +4,8 @@ mod answer;
 mod engine;
 mod http;
 mod server;
+#[cfg(feature = "etcd")]
+mod shared_engine;
 mod stream;
 
 use std::thread;
@@ -11,10 +13,10 @@ use std::time::{Duration, Instant};
 
 pub(crate) use answer::{Answer, Lock, micros};
 pub(crate) use engine::on_every_engine;
-#[cfg(feature = "etcd")]
-pub(crate) use engine::{Case, on_etcd};
 pub(crate) use http::{Connection, Request, lock_path};
 pub(crate) use server::{Server, acquire, acquire_waiting, ferrolho};
+#[cfg(feature = "etcd")]
+pub(crate) use shared_engine::{Case, Pair, on_etcd, on_every_shared_engine};
 pub(crate) use stream::{Block, Event, Stream};
 
 /// How long anything may take that has no bound of its own in the contract. No healthy run needs so much.

@@ -1,0 +1,66 @@
+//! Cases on engines that have to be started first, and that several servers can share.
+
+use std::thread;
+
+use ferrolho_testkit::Etcd;
+
+use super::Server;
+
+/// Makes a test of all the cases, each a function from two servers of one store, on each engine that several
+/// servers can share.
+macro_rules! on_every_shared_engine {
+    ($($case:ident),+ $(,)?) => {
+        #[test]
+        fn etcd() {
+            const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
+            $crate::support::on_etcd(CASES);
+        }
+    };
+}
+pub(crate) use on_every_shared_engine;
+
+/// A case, by its name.
+pub(crate) type Case<On> = (&'static str, fn(&On));
+
+/// Two servers of one store.
+pub(crate) type Pair = (Server, Server);
+
+/// What a case is run on.
+pub(crate) trait OnStore {
+    /// Starts it on this store.
+    fn on_store(store: &str) -> Self;
+}
+
+impl OnStore for Server {
+    fn on_store(store: &str) -> Self {
+        Self::on(store)
+    }
+}
+
+impl OnStore for Pair {
+    fn on_store(store: &str) -> Self {
+        (Server::on(store), Server::on(store))
+    }
+}
+
+/// Runs the cases on a part each of one cluster.
+pub(crate) fn on_etcd<On: OnStore + 'static>(cases: &[Case<On>]) {
+    if let Some(etcd) = Etcd::start() {
+        side_by_side(cases, |number| format!("{}?prefix=case-{number}", etcd.url()));
+    }
+}
+
+/// Runs the cases at the same time, each on the store of its number.
+fn side_by_side<On: OnStore + 'static>(cases: &[Case<On>], store: impl Fn(usize) -> String + Sync) {
+    thread::scope(|scope| {
+        for (number, (name, case)) in cases.iter().enumerate() {
+            let store = &store;
+            let run = move || case(&On::on_store(&store(number)));
+            // A case that fails says its name, which is that of its thread.
+            thread::Builder::new()
+                .name((*name).to_owned())
+                .spawn_scoped(scope, run)
+                .unwrap();
+        }
+    });
+}
