@@ -1,11 +1,8 @@
-//! The server's settings, how it says what is wrong with them, and how it stops.
+//! The server's settings, how it says what is wrong with them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
 
 use crate::support::{Request, Server, ferrolho};
 
@@ -187,6 +184,40 @@ fn flags_win_then_the_environment_then_the_file() {
     assert_eq!(longest(&start(&[], &[("FERROLHO_CONFIG", "")])), 86_400);
 }
 
+/// Every setting, with a value that it does not take.
+const SETTINGS: [(&str, &str); 13] = [
+    ("listen", "nowhere"),
+    ("store", "nowhere"),
+    ("etcd_compact", "perhaps"),
+    ("allow_anonymous", "perhaps"),
+    ("max_ttl_seconds", "long"),
+    ("max_waiters", "many"),
+    ("max_waiters_per_resource", "many"),
+    ("event_buffer", "large"),
+    ("head_timeout_seconds", "long"),
+    ("body_timeout_seconds", "long"),
+    ("worker_threads", "many"),
+    ("log_format", "xml"),
+    ("log_level", "a=b=c"),
+];
+
+#[test]
+fn every_setting_is_a_flag_a_variable_and_a_key() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, wrong) in SETTINGS {
+        let flag = format!("--{}={wrong}", name.replace('_', "-"));
+        let variable = format!("FERROLHO_{}", name.to_uppercase());
+        fs::write(dir.path().join("x.toml"), format!("{name} = \"{wrong}\"\n")).unwrap();
+        for line in [
+            refused(dir.path(), &[&flag], &[]),
+            refused(dir.path(), &[], &[(&variable, wrong)]),
+            refused(dir.path(), &["--config", "x.toml"], &[]),
+        ] {
+            assert!(line.contains(name), "{line}");
+        }
+    }
+}
+
 #[test]
 fn the_ready_line_names_where_it_listens_and_what_on() {
     use std::io::{BufRead as _, BufReader};
@@ -240,60 +271,4 @@ fn the_log_is_text_or_json_and_has_the_ids_of_requests() {
     let quiet = Server::start_on("memory:", &[], &[]);
     quiet.call(&request).not_found();
     assert!(!quiet.log().contains("find-me"));
-}
-
-#[test]
-fn a_stop_tells_waiters_and_lets_go_within_ten_seconds() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let mut server = Server::start();
-        server.acquire("r", "a", 600).granted();
-        let mut waiting: Vec<_> = (0..50)
-            .map(|number| server.wait_for("r", &format!("b{number}"), 600, 300))
-            .collect();
-        server.until_waiting("r", 50);
-        let mut stream = server.events("", None);
-        let mut idle = server.connect();
-        idle.call(&Request::get("/healthz"));
-        let begun = Instant::now();
-        server.signal(signal);
-        for connection in &mut waiting {
-            let answer = connection.answer();
-            answer.problem(503, "shutting-down");
-            assert!(answer.header("retry-after").is_some());
-        }
-        assert_eq!(stream.block(), None);
-        assert!(server.wait().success());
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-        server.start_again();
-        assert_eq!(server.find("r").lock().owner, "a");
-        assert_eq!(server.waiters("r"), [""; 0]);
-    }
-}
-
-/// Until its end a server that stops renews and releases, and takes no new locks.
-#[test]
-fn a_server_that_stops_still_renews_and_releases() {
-    let mut server = Server::start();
-    for name in ["r", "s"] {
-        server.acquire(name, "a", 600).granted();
-    }
-    let mut waiting = server.wait_for("r", "b", 600, 300);
-    server.until_waiting("r", 1);
-    let mut holder = server.connect();
-    holder.call(&Request::get("/locks/r")).lock();
-    server.signal(Signal::TERM);
-    waiting.answer().problem(503, "shutting-down");
-    let acquire = crate::support::acquire("free", "b", 600);
-    holder.call(&acquire).problem(503, "shutting-down");
-    holder
-        .call(&Request::get("/readyz"))
-        .problem(503, "shutting-down");
-    let renewal = Request::post("/locks/s/renew").body(r#"{"owner":"a","ttl_seconds":900}"#);
-    let renewed = holder.call(&renewal).lock();
-    holder.call(&Request::delete("/locks/r?owner=a")).done();
-    assert!(server.wait().success());
-    server.start_again();
-    server.find("r").not_found();
-    server.find("free").not_found();
-    assert_eq!(server.find("s").lock(), renewed);
 }

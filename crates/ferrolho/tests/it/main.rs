@@ -22,12 +22,16 @@ mod names;
 mod numbers;
 mod ownership;
 mod protocol;
+mod queries;
 mod queue;
 mod race;
 mod seed;
 mod sets;
 #[cfg(feature = "etcd")]
 mod shared;
+mod shutdown;
+mod soak;
+mod streams;
 mod support;
 mod time;
 mod tokens;

@@ -185,3 +185,30 @@ fn a_list_of_many_is_bounded() {
     assert_eq!(released["released"], json!(resources));
     connection.call(&acquire("r00000", "b", 600)).granted();
 }
+
+/// What a name costs is given back with its lock, whether it was waited for or not.
+#[test]
+fn names_that_come_and_go_cost_no_memory() {
+    let server = Server::memory();
+    let mut connection = server.connect();
+    let mut come_and_go = |from: usize, count: usize| {
+        let names: Vec<String> = (from..from + count)
+            .map(|number| format!("name-{number}"))
+            .collect();
+        for set in names.chunks(32) {
+            let body = json!({"resources": set, "owner": "a", "ttl_seconds": 600});
+            let answer = connection.call(&Request::post("/locks").json(&body)).json();
+            assert_eq!(answer["acquired"], true, "{answer}");
+            let mut waiting = server.wait_for(&set[0], "b", 600, 300);
+            let answer = connection.call(&Request::delete("/owners/a"));
+            assert_eq!(answer.json()["released"].as_array().unwrap().len(), set.len());
+            waiting.answer().granted();
+            server.release(&set[0], "b").done();
+        }
+        server.memory_kib()
+    };
+    let before = come_and_go(0, 30_000);
+    let after = come_and_go(30_000, 90_000);
+    assert!(after < before + before / 5, "{before} KiB, then {after} KiB");
+    assert_eq!(server.get("/readyz").json()["live_locks"], 0);
+}
