@@ -58,6 +58,7 @@ impl Service {
         grant: &Grant,
         not_after: Instant,
     ) -> Result<Attempted, Failure> {
+        let mut undone = self.untold.undone_so_far(grant);
         let mut current = if self.store.traits().looking_is_free {
             self.look(resources).await.map_err(Failure::NotDone)?
         } else {
@@ -71,7 +72,7 @@ impl Service {
                         resources: held,
                     });
                 }
-                AcquireDecision::Repeat if self.untold.may_repeat(grant) => {
+                AcquireDecision::Repeat if self.untold.may_repeat(grant, undone) => {
                     return Ok(Attempted::Repeated(current.into_iter().flatten().collect()));
                 }
                 AcquireDecision::Repeat if Instant::now() > not_after => {
@@ -79,6 +80,7 @@ impl Service {
                 }
                 AcquireDecision::Repeat => {
                     sleep(UNDOING_LOOK).await;
+                    undone = self.untold.undone_so_far(grant);
                     current = self.look(resources).await.map_err(Failure::NotDone)?;
                     continue;
                 }
@@ -88,6 +90,7 @@ impl Service {
                 .iter()
                 .map(|change| change.expected == Expected::Free)
                 .collect();
+            undone = self.untold.undone_so_far(grant);
             match self.store.apply(Attempt { changes, not_after }).await {
                 Ok(Outcome::Applied(lives)) => {
                     let lives = lives.into_iter().flatten().collect();

@@ -17,6 +17,8 @@ struct State {
     /// How many attempts of this key are under way.
     attempts: usize,
     fate: Fate,
+    /// How many grants under this key have been undone.
+    undone: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,11 +56,20 @@ impl Register {
         })
     }
 
-    /// Somebody comes back for a grant by its key. False when the grant is being undone just now.
-    pub(super) fn may_repeat(&self, grant: &Grant) -> bool {
+    /// How many grants under this key have been undone so far.
+    pub(super) fn undone_so_far(&self, grant: &Grant) -> u64 {
+        let states = self.0.lock();
+        let state = states.get(&(grant.holder.clone(), grant.mark.clone()));
+        state.map_or(0, |state| state.undone)
+    }
+
+    /// Somebody comes back for a grant by its key, and has seen it when so many had been `undone`. False when it is
+    /// being undone just now, or has been since.
+    pub(super) fn may_repeat(&self, grant: &Grant, undone: u64) -> bool {
         let mut states = self.0.lock();
         match states.get_mut(&(grant.holder.clone(), grant.mark.clone())) {
             None => true,
+            Some(state) if state.undone != undone => false,
             Some(state) => {
                 if state.fate == Fate::Open {
                     state.fate = Fate::Told;
@@ -89,6 +100,7 @@ impl Untold {
         let mut states = self.register.0.lock();
         if let Some(state) = states.get_mut(&self.attempt) {
             state.fate = Fate::Open;
+            state.undone += 1;
         }
     }
 }
