@@ -231,7 +231,11 @@ fn a_release_at_the_end_of_a_wait_goes_to_one_side(server: &Server) {
             }
             for (name, waiting) in names.iter().zip(&mut waiting) {
                 let answer = waiting.answer();
-                if answer.is_granted() {
+                if answer.status == 503 {
+                    // An engine that is slow at this moment: nothing is known, so nothing is claimed for long.
+                    answer.problem(503, "unavailable");
+                    server.wait_for(name, "c", 600, 300).answer().granted();
+                } else if answer.is_granted() {
                     assert_eq!(server.find(name).lock(), answer.granted());
                 } else {
                     server.find(name).not_found();
