@@ -108,12 +108,12 @@ fn a_lock_lives_as_long_as_its_holder_asked_and_not_as_others_do(server: &Server
 #[test]
 fn a_restart_neither_prolongs_a_dead_lock_nor_drops_a_live_one() {
     let mut server = Server::start();
-    let asked = Instant::now();
     server.acquire("short", "a", 2).granted();
+    let granted = Instant::now();
     let live = server.acquire("long", "a", 600).granted();
     server.kill();
     // Its end comes while nobody is there to see it.
-    thread::sleep(Duration::from_secs(2).saturating_sub(asked.elapsed()));
+    thread::sleep(Duration::from_secs(2).saturating_sub(granted.elapsed()));
     server.start_again();
     server.find("short").not_found();
     server.acquire("short", "b", 30).granted();
