@@ -56,8 +56,11 @@ impl Register {
         })
     }
 
-    /// How many grants under this key have been undone so far.
+    /// How many grants under this key have been undone so far; none without a key.
     pub(super) fn undone_so_far(&self, grant: &Grant) -> u64 {
+        if matches!(grant.mark, Mark::Random(_)) {
+            return 0;
+        }
         let states = self.0.lock();
         let state = states.get(&(grant.holder.clone(), grant.mark.clone()));
         state.map_or(0, |state| state.undone)
