@@ -35,6 +35,15 @@ pub(crate) fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBu
         .find(|program| program.is_file())
 }
 
+/// The library that gives a program a false clock, from Debian's package `faketime`.
+pub fn faketime_library() -> Option<PathBuf> {
+    std::fs::read_dir("/usr/lib")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path().join("faketime/libfaketime.so.1"))
+        .find(|library| library.is_file())
+}
+
 /// A port of the loopback address that nobody used a moment ago.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))

@@ -19,7 +19,7 @@ mod postgres;
 mod proxy;
 
 pub use certificates::{Authority, Certificate};
-pub use engine::{REQUIRE_ENGINES, missing};
+pub use engine::{REQUIRE_ENGINES, faketime_library, missing};
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, PostgresOptions};

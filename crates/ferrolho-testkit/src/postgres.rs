@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::engine::{User, command_as, end, find_program, free_port, missing};
+use crate::engine::{User, command_as, end, faketime_library, find_program, free_port, missing};
 
 /// How long a server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -270,12 +270,4 @@ fn debian_directories() -> Vec<PathBuf> {
         .collect();
     versions.sort();
     versions.into_iter().rev().map(|(_, path)| path).collect()
-}
-
-fn faketime_library() -> Option<PathBuf> {
-    fs::read_dir("/usr/lib")
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path().join("faketime/libfaketime.so.1"))
-        .find(|library| library.is_file())
 }

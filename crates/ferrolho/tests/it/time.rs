@@ -115,7 +115,7 @@ const HOUR: i64 = 3_600;
 impl Stepped {
     /// Nothing when Debian's faketime is not installed.
     fn start() -> Option<Self> {
-        let Some(library) = faketime() else {
+        let Some(library) = ferrolho_testkit::faketime_library() else {
             ferrolho_testkit::missing("a false clock", "Debian's package faketime");
             return None;
         };
@@ -152,14 +152,6 @@ impl Stepped {
             (off - seconds).abs() < 60 && is_warned
         });
     }
-}
-
-fn faketime() -> Option<PathBuf> {
-    fs::read_dir("/usr/lib")
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path().join("faketime/libfaketime.so.1"))
-        .find(|library| library.is_file())
 }
 
 #[test]

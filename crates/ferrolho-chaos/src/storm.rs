@@ -1,0 +1,391 @@
+//! The storm: in random order everything is broken that can be, one or two things at a time, and after each the
+//! service must heal by itself.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ferrolho_testkit::Proxy;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use serde_json::json;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use crate::engine::{CableFault, Engine, break_cable};
+use crate::http::{Caller, Request};
+use crate::run::Run;
+use crate::server::{Server, State};
+use crate::weather::Reach;
+
+/// How soon after the end of a fault every server must grant and release again.
+pub(crate) const HEAL_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a fault lasts, in milliseconds.
+const FAULT_MILLIS: Range<u64> = 50..4500;
+
+/// How long there is peace between faults, in milliseconds.
+const PEACE_MILLIS: Range<u64> = 200..2500;
+
+/// How far a wall clock is stepped, in seconds.
+const STEPS: [i64; 8] = [2, -2, 30, -30, 3600, -3600, 86_400, -86_400];
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Kill,
+    Stop,
+    Pause,
+    Cable(CableFault),
+    ClockStep,
+    FullDisk,
+    /// The way from a server to its engine, or to one member of it.
+    EngineCable(CableFault),
+    DatabaseRestart,
+    DatabaseCrash,
+    SessionsEnded,
+    LeaderKilled,
+    LeaderPaused,
+    MemberKilled,
+    ClusterRestart,
+}
+
+/// How it is mended.
+#[derive(Debug)]
+enum Mending {
+    /// It is over already.
+    None,
+    Start(usize),
+    Resume(usize),
+    HealCable {
+        server: usize,
+        cable: usize,
+    },
+    HealEngineCables(usize),
+    FreeDisk,
+    BootDatabase,
+    BootMembers(Vec<usize>),
+    ResumeMember(usize),
+}
+
+/// Everything that can be broken.
+#[derive(Debug)]
+pub(crate) struct Storm {
+    pub(crate) engine: Engine,
+    pub(crate) servers: Vec<Server>,
+    /// Between clients and each server.
+    pub(crate) cables: Vec<Vec<Proxy>>,
+    pub(crate) dice: StdRng,
+    /// Members of the cluster that are down or stopped.
+    members_away: Vec<usize>,
+    database_is_away: bool,
+    disk_is_full: bool,
+    probes: u64,
+}
+
+impl Storm {
+    pub(crate) fn new(engine: Engine, servers: Vec<Server>, cables: Vec<Vec<Proxy>>, dice: StdRng) -> Self {
+        Self {
+            engine,
+            servers,
+            cables,
+            dice,
+            members_away: Vec::new(),
+            database_is_away: false,
+            disk_is_full: false,
+            probes: 0,
+        }
+    }
+
+    /// Breaks and mends until the time is over.
+    pub(crate) async fn rage(&mut self, run: &Run, until: Instant) -> Result<()> {
+        while Instant::now() < until {
+            self.pause(PEACE_MILLIS).await;
+            let mut mendings = Vec::new();
+            let count = if self.dice.random_bool(0.25) { 2 } else { 1 };
+            for _ in 0..count {
+                mendings.extend(self.break_something(run).await?);
+                self.pause(FAULT_MILLIS).await;
+            }
+            // Servers last: what they need to start may be broken too.
+            mendings.sort_by_key(|mending| matches!(mending, Mending::Start(_)));
+            for mending in mendings {
+                self.mend(run, mending).await?;
+            }
+            self.heal(run).await?;
+        }
+        Ok(())
+    }
+
+    async fn pause(&mut self, millis: Range<u64>) {
+        sleep(Duration::from_millis(self.dice.random_range(millis))).await;
+    }
+
+    /// Waits until every server grants and releases again.
+    async fn heal(&mut self, run: &Run) -> Result<()> {
+        let begun = Instant::now();
+        for server in 0..self.servers.len() {
+            if let Some(how) = self.servers[server].died()? {
+                run.court.accuse(&format!("DIED {how}"));
+                self.mend(run, Mending::Start(server)).await?;
+            }
+            let mut caller = Caller::new(self.servers[server].address);
+            loop {
+                self.probes += 1;
+                let Err(answer) = try_out(&mut caller, &format!("probe-{}", self.probes)).await else {
+                    break;
+                };
+                if begun.elapsed() > HEAL_LIMIT {
+                    run.court
+                        .accuse(&format!("SICK server {server} after {HEAL_LIMIT:?}: {answer}"));
+                    break;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        run.court.time("healing after a fault", begun.elapsed());
+        run.court
+            .note(&format!("STORM healed after {:?}", begun.elapsed()));
+        run.weather.clear();
+        Ok(())
+    }
+
+    /// What can be broken now.
+    fn choices(&self) -> Vec<Fault> {
+        let mut choices = vec![Fault::Kill, Fault::Kill, Fault::Stop, Fault::Pause, Fault::Pause];
+        choices.extend(CableFault::ALL.map(Fault::Cable));
+        if self.servers.iter().any(Server::has_false_clock) {
+            choices.extend([Fault::ClockStep, Fault::ClockStep]);
+        }
+        match &self.engine {
+            Engine::Sqlite(volume) if volume.can_be_filled() && !self.disk_is_full => {
+                choices.extend([Fault::FullDisk, Fault::FullDisk]);
+            }
+            Engine::Sqlite(_) => {}
+            Engine::Postgres { .. } => {
+                choices.extend(CableFault::ALL.map(Fault::EngineCable));
+                if !self.database_is_away {
+                    choices.extend([Fault::DatabaseRestart, Fault::DatabaseCrash]);
+                    choices.extend([Fault::SessionsEnded, Fault::SessionsEnded]);
+                }
+            }
+            Engine::Etcd { .. } => {
+                choices.extend(CableFault::ALL.map(Fault::EngineCable));
+                if self.members_away.is_empty() {
+                    choices.extend([Fault::LeaderKilled, Fault::LeaderKilled, Fault::LeaderPaused]);
+                    choices.extend([Fault::LeaderPaused, Fault::MemberKilled, Fault::ClusterRestart]);
+                }
+            }
+        }
+        choices
+    }
+
+    /// Breaks something. Nothing when what was chosen is broken already.
+    async fn break_something(&mut self, run: &Run) -> Result<Option<Mending>> {
+        let choices = self.choices();
+        let fault = choices[self.dice.random_range(0..choices.len())];
+        let server = self.dice.random_range(0..self.servers.len());
+        let is_running = self.servers[server].state() == State::Running;
+        if matches!(fault, Fault::Kill | Fault::Stop | Fault::Pause) && !is_running {
+            return Ok(None);
+        }
+        let reach = fault.reach(server);
+        run.weather.begin(reach);
+        run.court.count(fault.name());
+        run.court.count("faults");
+        run.court.note(&format!("STORM {fault:?} {reach:?}"));
+        self.inflict(run, fault, server).await.map(Some)
+    }
+
+    async fn inflict(&mut self, run: &Run, fault: Fault, server: usize) -> Result<Mending> {
+        Ok(match fault {
+            Fault::Kill => {
+                self.servers[server].kill()?;
+                Mending::Start(server)
+            }
+            Fault::Stop => {
+                if let Err(how) = self.servers[server].stop().await {
+                    run.court.accuse(&format!("STOP {how}"));
+                }
+                Mending::Start(server)
+            }
+            Fault::Pause => {
+                self.servers[server].pause()?;
+                Mending::Resume(server)
+            }
+            Fault::Cable(how) => {
+                let cable = self.dice.random_range(0..self.cables[server].len());
+                break_cable(&self.cables[server][cable], how);
+                Mending::HealCable { server, cable }
+            }
+            Fault::ClockStep => {
+                let seconds = STEPS[self.dice.random_range(0..STEPS.len())];
+                self.servers[server].set_clock(seconds)?;
+                Mending::None
+            }
+            Fault::EngineCable(how) => {
+                let cables = self.engine.cables(server);
+                // One of them, or all.
+                let one = self.dice.random_range(0..=cables.len());
+                for (at, cable) in cables.into_iter().enumerate() {
+                    if at == one || one == 0 {
+                        break_cable(cable, how);
+                    }
+                }
+                Mending::HealEngineCables(server)
+            }
+            fault => self.break_engine(fault)?,
+        })
+    }
+
+    fn break_engine(&mut self, fault: Fault) -> Result<Mending> {
+        Ok(match (&mut self.engine, fault) {
+            (Engine::Sqlite(volume), _) => {
+                volume.fill()?;
+                self.disk_is_full = true;
+                Mending::FreeDisk
+            }
+            (engine @ Engine::Postgres { .. }, Fault::SessionsEnded) => {
+                block_in_place(|| engine.end_sessions());
+                Mending::None
+            }
+            (Engine::Postgres { server, .. }, fault) => {
+                self.database_is_away = true;
+                block_in_place(|| match fault {
+                    Fault::DatabaseCrash => server.crash(),
+                    _ => server.stop(),
+                });
+                Mending::BootDatabase
+            }
+            (Engine::Etcd { cluster, .. }, fault) => {
+                let (members, is_pause) = match fault {
+                    Fault::LeaderPaused => (vec![block_in_place(|| cluster.leader())], true),
+                    Fault::LeaderKilled => (vec![block_in_place(|| cluster.leader())], false),
+                    Fault::ClusterRestart => ((0..cluster.count()).collect(), false),
+                    _ => (vec![self.dice.random_range(0..cluster.count())], false),
+                };
+                self.members_away.clone_from(&members);
+                if let ([member], true) = (&members[..], is_pause) {
+                    cluster.pause(*member);
+                    Mending::ResumeMember(*member)
+                } else {
+                    block_in_place(|| members.iter().for_each(|member| cluster.kill(*member)));
+                    Mending::BootMembers(members)
+                }
+            }
+        })
+    }
+
+    async fn mend(&mut self, run: &Run, mending: Mending) -> Result<()> {
+        run.court.note(&format!("STORM mending {mending:?}"));
+        match mending {
+            Mending::None => {}
+            Mending::Start(server) => {
+                let begun = Instant::now();
+                if let Err(how) = self.servers[server].start(HEAL_LIMIT).await {
+                    run.court.accuse(&format!("START {how}"));
+                }
+                run.court.time("start of a server", begun.elapsed());
+            }
+            Mending::Resume(server) => self.servers[server].resume()?,
+            Mending::HealCable { server, cable } => self.cables[server][cable].heal(),
+            Mending::HealEngineCables(server) => {
+                self.engine.cables(server).into_iter().for_each(Proxy::heal);
+            }
+            Mending::FreeDisk => {
+                if let Engine::Sqlite(volume) = &self.engine {
+                    volume.free()?;
+                }
+                self.disk_is_full = false;
+            }
+            Mending::BootDatabase => {
+                if let Engine::Postgres { server, .. } = &mut self.engine {
+                    block_in_place(|| server.boot());
+                }
+                self.database_is_away = false;
+            }
+            Mending::BootMembers(members) => {
+                if let Engine::Etcd { cluster, .. } = &mut self.engine {
+                    block_in_place(|| members.iter().for_each(|member| cluster.boot(*member)));
+                }
+                self.members_away.clear();
+            }
+            Mending::ResumeMember(member) => {
+                if let Engine::Etcd { cluster, .. } = &self.engine {
+                    cluster.resume(member);
+                }
+                self.members_away.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Grants and releases once.
+async fn try_out(caller: &mut Caller, probe: &str) -> Result<(), String> {
+    let limit = Duration::from_secs(4);
+    let path = format!("/locks/{probe}");
+    let body = json!({"owner": "probe", "ttl_seconds": 5});
+    let requests = [
+        (Request::post(path.clone(), body), 200),
+        (Request::delete(path, json!({"owner": "probe"})), 204),
+    ];
+    for (request, status) in requests {
+        match caller.call(&request, limit).await {
+            Ok(answer) if answer.status == status => {}
+            other => return Err(format!("{other:?}")),
+        }
+    }
+    Ok(())
+}
+
+impl Fault {
+    fn reach(self, server: usize) -> Reach {
+        match self {
+            Self::Kill
+            | Self::Stop
+            | Self::Pause
+            | Self::Cable(_)
+            | Self::ClockStep
+            | Self::EngineCable(_) => Reach::Server(server),
+            _ => Reach::All,
+        }
+    }
+
+    /// Its name in the table.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "fault: kill -9",
+            Self::Stop => "fault: SIGTERM",
+            Self::Pause => "fault: SIGSTOP and SIGCONT",
+            Self::Cable(how) => how.name().0,
+            Self::ClockStep => "fault: step of a wall clock",
+            Self::FullDisk => "fault: full disk",
+            Self::EngineCable(how) => how.name().1,
+            Self::DatabaseRestart => "fault: database restarted",
+            Self::DatabaseCrash => "fault: database crashed",
+            Self::SessionsEnded => "fault: database sessions ended",
+            Self::LeaderKilled => "fault: leader killed",
+            Self::LeaderPaused => "fault: leader stopped and continued",
+            Self::MemberKilled => "fault: member killed",
+            Self::ClusterRestart => "fault: all members killed",
+        }
+    }
+}
+
+impl CableFault {
+    /// Its names in the table: before a server, and behind it.
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cut => ("fault: connections cut", "fault: connections to the store cut"),
+            Self::Refuse => ("fault: connections refused", "fault: store refuses connections"),
+            Self::Hold => ("fault: network held up", "fault: network to the store held up"),
+            Self::HoldAnswers => ("fault: answers held up", "fault: answers of the store held up"),
+            Self::Lose => (
+                "fault: connections half-open",
+                "fault: connections to the store half-open",
+            ),
+            Self::LoseAnswers => ("fault: answers lost", "fault: answers of the store lost"),
+        }
+    }
+}
