@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum_server::Handle;
@@ -69,10 +70,15 @@ pub async fn serve(
     builder.http2().timer(TokioTimer::new());
     let make_service = service_fn(move |peer: SocketAddr| {
         let http = http.clone();
+        let connected = Arc::new(http.connected());
         ready(Ok::<_, Infallible>(service_fn(
             move |request: Request<Incoming>| {
+                let until_closed = Arc::clone(&connected);
                 let http = http.clone();
-                async move { Ok::<_, Infallible>(http.answer(peer, request).await) }
+                async move {
+                    let _open = until_closed;
+                    Ok::<_, Infallible>(http.answer(peer, request).await)
+                }
             },
         )))
     });

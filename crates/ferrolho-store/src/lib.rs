@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod etcd;
 mod feed;
 mod memory;
+pub mod meter;
 mod open;
 mod sqlite;
 mod table;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 
 pub use feed::{Feed, FeedItem, FeedSender};
 pub use memory::MemoryStore;
+pub use meter::CommitMeter;
 pub use open::{OpenError, StoreUrl, StoreUrlError, open};
 pub use sqlite::{SqliteOpenError, SqliteStore, lift_tokens};
 
@@ -59,6 +61,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What kind of engine this is.
     fn traits(&self) -> EngineTraits;
+
+    /// What the engine counts of its commits, where it gathers attempts in any.
+    fn commits(&self) -> Option<Arc<CommitMeter>> {
+        None
+    }
 
     /// Finishes what was handed over and lets go of the engine. Later calls are refused as unavailable.
     async fn close(&self);

@@ -39,6 +39,9 @@ pub(crate) struct ServeArgs {
     /// Another name that callers may have in Host, with commas between several
     #[arg(long, value_name = "NAMES", env = "FERROLHO_ALLOWED_HOST")]
     allowed_host: Option<String>,
+    /// Show /metrics on this address and nowhere else [default: at /metrics of --listen]
+    #[arg(long, value_name = "ADDRESS", env = "FERROLHO_METRICS_LISTEN")]
+    metrics_listen: Option<String>,
     /// The longest lifetime of a lock, in seconds, up to ten years [default: 86400]
     #[arg(long, value_name = "SECONDS", env = "FERROLHO_MAX_TTL_SECONDS")]
     max_ttl_seconds: Option<String>,
@@ -81,6 +84,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) store: StoreUrl,
     pub(crate) guard: Guard,
+    /// Where the metrics are, if not with everything else.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) max_ttl: Ttl,
     pub(crate) limits: Limits,
     pub(crate) connections: ConnectionLimits,
@@ -99,6 +104,15 @@ impl Config {
         let settings = Settings::gather(args)?;
         let listen: SocketAddr = settings.parse("listen", "127.0.0.1:7400")?;
         let allow_anonymous: bool = settings.parse("allow_anonymous", "false")?;
+        let metrics_listen = settings.optional::<SocketAddr>("metrics_listen")?;
+        if let Some(elsewhere) =
+            metrics_listen.filter(|address| !address.ip().is_loopback() && !allow_anonymous)
+        {
+            bail!(
+                "metrics_listen {elsewhere} is reachable from elsewhere; \
+                 listen on 127.0.0.1 or [::1], or say --allow-anonymous"
+            );
+        }
         if !listen.ip().is_loopback() && !allow_anonymous {
             bail!(
                 "listen {listen} is reachable from elsewhere, where anybody could take and release any lock; \
@@ -124,6 +138,7 @@ impl Config {
                     .map(str::to_owned)
                     .collect(),
             },
+            metrics_listen,
             max_ttl: Ttl::new(max_ttl.into(), Ttl::MAX)
                 .map_err(|_| anyhow!("max_ttl_seconds must be from 1 to {}", Ttl::MAX))?,
             limits: Limits {
@@ -156,6 +171,7 @@ impl Settings {
             ("etcd_compact", &args.etcd_compact),
             ("allow_anonymous", &args.allow_anonymous),
             ("allowed_host", &args.allowed_host),
+            ("metrics_listen", &args.metrics_listen),
             ("max_ttl_seconds", &args.max_ttl_seconds),
             ("max_waiters", &args.max_waiters),
             ("max_waiters_per_resource", &args.max_waiters_per_resource),
@@ -202,6 +218,18 @@ impl Settings {
         self.text(name, default)
             .parse()
             .map_err(|error| anyhow!("{name} is not valid: {error}"))
+    }
+
+    /// A setting that may be absent.
+    fn optional<T>(&self, name: &str) -> Result<Option<T>>
+    where
+        T: FromStr,
+        T::Err: std::fmt::Display,
+    {
+        self.0
+            .contains_key(name)
+            .then(|| self.parse(name, ""))
+            .transpose()
     }
 
     fn count(&self, name: &str, default: &str) -> Result<usize> {

@@ -1,6 +1,7 @@
 //! `ferrolho serve`: the server, from its settings to its last answer.
 
-use std::net::TcpListener;
+use std::future::pending;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,11 +47,8 @@ fn run(args: &ServeArgs) -> Result<()> {
 }
 
 async fn serve_until_stopped(config: &Config) -> Result<()> {
-    let listener =
-        TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
-    // The library listens with room for 128; who finds none tries again only after a second.
-    rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
-    listener.set_nonblocking(true)?;
+    let listener = listen(config.listen)?;
+    let metrics_listener = config.metrics_listen.map(listen).transpose()?;
     let address = listener.local_addr()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -63,7 +61,14 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         body_timeout: config.body_timeout,
         guard: config.guard.clone(),
     };
-    let http = Http::new(Arc::clone(&service), options);
+    let mut http = Http::new(Arc::clone(&service), options);
+    let mut metrics = None;
+    if let Some(listener) = metrics_listener {
+        info!("metrics are on http://{}/metrics", listener.local_addr()?);
+        let (others, only_metrics) = http.split_metrics();
+        http = others;
+        metrics = Some((listener, only_metrics));
+    }
     let stopping = Arc::clone(&service);
     let stop = async move {
         tokio::select! {
@@ -79,12 +84,28 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         config.store
     ));
-    ferrolho_server::serve(listener, http, config.connections, stop)
-        .await
-        .context("cannot serve")?;
+    let serving = ferrolho_server::serve(listener, http, config.connections, stop);
+    // Metrics go on until the process ends, so that its stop can be watched too.
+    let served = match metrics {
+        None => serving.await,
+        Some((listener, http)) => tokio::select! {
+            served = serving => served,
+            failed = ferrolho_server::serve(listener, http, config.connections, pending()) => failed,
+        },
+    };
+    served.context("cannot serve")?;
     store.close().await;
     info!("stopped");
     Ok(())
+}
+
+/// A socket that listens on this address.
+fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    // The library listens with room for 128; who finds none tries again only after a second.
+    rustix::net::listen(&listener, BACKLOG_CONNECTIONS)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Prints the ready line. Whoever closed our output does not want to read it.

@@ -1,5 +1,6 @@
 //! A request on its way to its handler.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A request, before its body is read.
 pub(super) struct Call<'a> {
-    pub(super) inner: &'a Inner,
+    pub(super) inner: &'a Arc<Inner>,
     pub(super) head: Parts,
     pub(super) body: Incoming,
     pub(super) arrived: Instant,

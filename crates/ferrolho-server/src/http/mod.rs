@@ -12,6 +12,8 @@ mod form;
 mod guard;
 mod health;
 mod locks;
+mod meters;
+mod metrics;
 mod owners;
 mod pages;
 mod problem;
@@ -34,10 +36,11 @@ use tracing::{debug, error, warn};
 use crate::service::Service;
 use call::Call;
 pub use guard::Guard;
+use meters::HttpMeters;
 use problem::{Code, Problem};
 pub(crate) use reply::Body;
 use reply::Reply;
-use route::Route;
+use route::{Endpoint, Route};
 
 /// The longest path and query that are looked at, in bytes. The longest that makes sense is below 2 KiB.
 const MAX_TARGET_BYTES: usize = 16 * 1024;
@@ -53,19 +56,65 @@ pub struct HttpOptions {
     pub guard: Guard,
 }
 
-/// The HTTP face of a service.
+/// The HTTP face of a service, or the part of it that one listener shows.
 #[derive(Clone)]
-pub struct Http(Arc<Inner>);
+pub struct Http {
+    inner: Arc<Inner>,
+    part: Part,
+}
+
+/// What a listener shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Everything,
+    /// Metrics have a listener of their own.
+    NoMetrics,
+    Metrics,
+}
+
+impl Part {
+    fn shows(self, endpoint: Endpoint) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::NoMetrics => endpoint != Endpoint::Metrics,
+            Self::Metrics => endpoint == Endpoint::Metrics,
+        }
+    }
+}
 
 struct Inner {
     service: Arc<Service>,
     options: HttpOptions,
+    meters: HttpMeters,
 }
 
 impl Http {
     /// The face of this service.
     pub fn new(service: Arc<Service>, options: HttpOptions) -> Self {
-        Self(Arc::new(Inner { service, options }))
+        let inner = Inner {
+            service,
+            options,
+            meters: HttpMeters::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+            part: Part::Everything,
+        }
+    }
+
+    /// Takes the metrics apart: the face without them, and the face that shows nothing else.
+    pub fn split_metrics(self) -> (Self, Self) {
+        let part = |part| Self {
+            inner: Arc::clone(&self.inner),
+            part,
+        };
+        (part(Part::NoMetrics), part(Part::Metrics))
+    }
+
+    /// A connection is open for as long as this is kept.
+    pub(crate) fn connected(&self) -> Connected {
+        self.inner.meters.connection_opened();
+        Connected(Arc::clone(&self.inner))
     }
 
     /// Answers one request. Dropping the future means that the caller has hung up.
@@ -75,29 +124,46 @@ impl Http {
         let request_id = reply::request_id(&head.headers);
         let method = head.method.clone();
         let path = head.uri.path().to_owned();
-        let route = Route::of(&path);
-        let template = route.template();
+        let mut route = Route::of(&path);
+        if !self.part.shows(route.endpoint()) {
+            route = Route::Unknown;
+        }
+        let template = route.endpoint().template();
+        let counted = self.inner.meters.begin(route.endpoint(), &method, arrived);
         let call = Call {
-            inner: &self.0,
+            inner: &self.inner,
             head,
             body,
             arrived,
         };
         let outcome = AssertUnwindSafe(dispatch(route, call)).catch_unwind().await;
         let reply = match outcome {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(problem)) => problem.into_reply(&path, &request_id),
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(problem)) => Err(problem),
             Err(_) => {
                 error!(%request_id, route = template, "a handler panicked");
-                Problem::new(
+                Err(Problem::new(
                     Code::Internal,
                     "The server made a mistake. Its log has this request's id.",
-                )
-                .into_reply(&path, &request_id)
+                ))
             }
         };
+        let reply = reply.unwrap_or_else(|problem| {
+            self.inner.meters.problem(problem.code());
+            problem.into_reply(&path, &request_id)
+        });
+        counted.answered(reply.status);
         log(&method, template, &reply, peer, &request_id, arrived);
         reply.into_response(&request_id)
+    }
+}
+
+/// An open connection, as the metrics count it.
+pub(crate) struct Connected(Arc<Inner>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.meters.connection_closed();
     }
 }
 
@@ -111,7 +177,10 @@ async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
         let limit = format!("The path and query have {target} bytes; at most {MAX_TARGET_BYTES} are read.");
         return Err(Problem::new(Code::PathTooLong, limit));
     }
-    call.inner.options.guard.check(&call.head, route.is_page())?;
+    call.inner
+        .options
+        .guard
+        .check(&call.head, route.endpoint().is_page())?;
     // HEAD is GET; hyper leaves the body out of the answer.
     let method = if call.head.method == Method::HEAD {
         Method::GET
@@ -134,13 +203,14 @@ async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
         (Route::Events, Method::GET) => events::get_events(&call),
         (Route::Healthz, Method::GET) => health::get_healthz(&call),
         (Route::Readyz, Method::GET) => health::get_readyz(call).await,
+        (Route::Metrics, Method::GET) => metrics::get_metrics(call).await,
         (Route::Problems, Method::GET) => pages::get_problems(&call),
         (Route::ProblemPage(code), Method::GET) => pages::get_problem(&call, code),
         (Route::Unknown, _) => Err(Problem::new(
             Code::NoSuchRoute,
             "There is nothing at this path. A lock is at /locks/{resource}, with every slash of its name written as %2F.",
         )),
-        (route, method) => Err(Problem::method_not_allowed(&method, route.allow())),
+        (route, method) => Err(Problem::method_not_allowed(&method, route.endpoint().allow())),
     }
 }
 

@@ -255,6 +255,10 @@ impl Problem {
         self
     }
 
+    pub(super) fn code(&self) -> Code {
+        self.code
+    }
+
     pub(super) fn into_reply(self, path: &str, request_id: &str) -> Reply {
         let body = wire::Problem {
             kind: format!("/problems/{}", self.code.as_str()),

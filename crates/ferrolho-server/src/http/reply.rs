@@ -74,6 +74,11 @@ impl Reply {
         }
     }
 
+    /// 200 with a text that no cache may keep.
+    pub(super) fn text(content_type: &'static str, text: String) -> Self {
+        Self::new(StatusCode::OK, Some(content_type), whole(text.into_bytes()))
+    }
+
     /// 200 with a stream of events.
     pub(super) fn stream(frames: Frames) -> Self {
         Self::new(

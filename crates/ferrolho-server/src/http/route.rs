@@ -14,6 +14,7 @@ pub(super) enum Route<'a> {
     Events,
     Healthz,
     Readyz,
+    Metrics,
     Problems,
     ProblemPage(&'a str),
     Unknown,
@@ -39,28 +40,93 @@ impl<'a> Route<'a> {
             [Some("events"), None, ..] => Self::Events,
             [Some("healthz"), None, ..] => Self::Healthz,
             [Some("readyz"), None, ..] => Self::Readyz,
+            [Some("metrics"), None, ..] => Self::Metrics,
             [Some("problems"), None, ..] => Self::Problems,
             [Some("problems"), Some(code), None, _] if !code.is_empty() => Self::ProblemPage(code),
             _ => Self::Unknown,
         }
     }
 
+    /// Which endpoint it is, whatever the name.
+    pub(super) fn endpoint(self) -> Endpoint {
+        match self {
+            Self::Lock(_) => Endpoint::Lock,
+            Self::Renew(_) => Endpoint::Renew,
+            Self::Release(_) => Endpoint::Release,
+            Self::ForceRelease(_) => Endpoint::ForceRelease,
+            Self::Waiters(_) => Endpoint::Waiters,
+            Self::Locks => Endpoint::Locks,
+            Self::Owner(_) => Endpoint::Owner,
+            Self::RenewOwner(_) => Endpoint::RenewOwner,
+            Self::Events => Endpoint::Events,
+            Self::Healthz => Endpoint::Healthz,
+            Self::Readyz => Endpoint::Readyz,
+            Self::Metrics => Endpoint::Metrics,
+            Self::Problems => Endpoint::Problems,
+            Self::ProblemPage(_) => Endpoint::ProblemPage,
+            Self::Unknown => Endpoint::Unknown,
+        }
+    }
+}
+
+/// An endpoint without the name in its path: what logs, metrics and the API's description are by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Lock,
+    Renew,
+    Release,
+    ForceRelease,
+    Waiters,
+    Locks,
+    Owner,
+    RenewOwner,
+    Events,
+    Healthz,
+    Readyz,
+    Metrics,
+    Problems,
+    ProblemPage,
+    /// Any path that is none of ours.
+    Unknown,
+}
+
+impl Endpoint {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 15] = [
+        Self::Lock,
+        Self::Renew,
+        Self::Release,
+        Self::ForceRelease,
+        Self::Waiters,
+        Self::Locks,
+        Self::Owner,
+        Self::RenewOwner,
+        Self::Events,
+        Self::Healthz,
+        Self::Readyz,
+        Self::Metrics,
+        Self::Problems,
+        Self::ProblemPage,
+        Self::Unknown,
+    ];
+
     /// The endpoint's path with placeholders, for logs and metrics: a bounded set, whatever is asked.
     pub(super) fn template(self) -> &'static str {
         match self {
-            Self::Lock(_) => "/locks/{resource}",
-            Self::Renew(_) => "/locks/{resource}/renew",
-            Self::Release(_) => "/locks/{resource}/release",
-            Self::ForceRelease(_) => "/locks/{resource}/force-release",
-            Self::Waiters(_) => "/locks/{resource}/waiters",
+            Self::Lock => "/locks/{resource}",
+            Self::Renew => "/locks/{resource}/renew",
+            Self::Release => "/locks/{resource}/release",
+            Self::ForceRelease => "/locks/{resource}/force-release",
+            Self::Waiters => "/locks/{resource}/waiters",
             Self::Locks => "/locks",
-            Self::Owner(_) => "/owners/{owner}",
-            Self::RenewOwner(_) => "/owners/{owner}/renew",
+            Self::Owner => "/owners/{owner}",
+            Self::RenewOwner => "/owners/{owner}/renew",
             Self::Events => "/events",
             Self::Healthz => "/healthz",
             Self::Readyz => "/readyz",
+            Self::Metrics => "/metrics",
             Self::Problems => "/problems",
-            Self::ProblemPage(_) => "/problems/{code}",
+            Self::ProblemPage => "/problems/{code}",
             Self::Unknown => "unknown",
         }
     }
@@ -68,23 +134,30 @@ impl<'a> Route<'a> {
     /// The methods that the endpoint knows, as an `Allow` header has them.
     pub(super) fn allow(self) -> &'static str {
         match self {
-            Self::Lock(_) => "GET, HEAD, POST, DELETE",
+            Self::Lock => "GET, HEAD, POST, DELETE",
             Self::Locks => "GET, HEAD, POST",
-            Self::Renew(_) | Self::Release(_) | Self::ForceRelease(_) | Self::RenewOwner(_) => "POST",
-            Self::Owner(_) => "DELETE",
+            Self::Renew | Self::Release | Self::ForceRelease | Self::RenewOwner => "POST",
+            Self::Owner => "DELETE",
             _ => "GET, HEAD",
         }
     }
 
     /// Whether the endpoint is a page that a browser may be sent to from anywhere.
     pub(super) fn is_page(self) -> bool {
-        matches!(self, Self::Problems | Self::ProblemPage(_))
+        matches!(self, Self::Problems | Self::ProblemPage)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endpoints_are_numbered_as_they_are_listed() {
+        for (number, endpoint) in Endpoint::ALL.into_iter().enumerate() {
+            assert_eq!(endpoint as usize, number);
+        }
+    }
 
     #[test]
     fn names_stay_whole_and_nothing_is_folded() {

@@ -25,6 +25,12 @@ impl Service {
     /// Dropping the future means that the caller is gone: it is passed over, and a grant that was made for it
     /// meanwhile is undone.
     pub async fn acquire(self: &Arc<Self>, request: AcquireRequest) -> Result<Acquired, Refusal> {
+        let end = self.acquire_or_wait(request).await;
+        self.meters.acquired(&end);
+        end
+    }
+
+    async fn acquire_or_wait(self: &Arc<Self>, request: AcquireRequest) -> Result<Acquired, Refusal> {
         if self.is_shutting_down() {
             return Err(Refusal::ShuttingDown);
         }

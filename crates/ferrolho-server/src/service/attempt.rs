@@ -175,6 +175,7 @@ impl Service {
     /// Boxed, since taking back hands the lock on, and whoever it is handed to may have left as well.
     pub(super) fn take_back(self: &Arc<Self>, lives: Vec<Live>) -> BoxFuture<'static, ()> {
         let service = Arc::clone(self);
+        service.meters.took_back(lives.len());
         Box::pin(async move {
             for live in lives {
                 let until = Instant::now() + live.left;

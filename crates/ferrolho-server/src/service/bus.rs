@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrolho_core::{Event, Position};
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ pub(super) struct Bus {
     /// The number of the next event; changes wake the readers.
     news: watch::Sender<News>,
     capacity: usize,
+    /// How many readers were dropped since they were too slow.
+    dropped: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +59,7 @@ impl Bus {
             ring: Mutex::default(),
             news: watch::Sender::default(),
             capacity: capacity.max(1),
+            dropped: AtomicU64::new(0),
         }
     }
 
@@ -84,6 +88,16 @@ impl Bus {
     /// Ends every subscription.
     pub(super) fn end(&self) {
         self.news.send_modify(|news| news.has_ended = true);
+    }
+
+    /// How many readers there are.
+    pub(super) fn readers(&self) -> usize {
+        self.news.receiver_count()
+    }
+
+    /// How many readers were dropped since they were too slow.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// A reader of what comes after the event with this id, or from now on.
@@ -156,6 +170,7 @@ impl Subscription {
         let ring = self.bus.ring.lock();
         if self.next < ring.first() {
             self.is_over = true;
+            self.bus.dropped.fetch_add(1, Ordering::Relaxed);
             return Some(Told::TooSlow);
         }
         let index = usize::try_from(self.next - ring.first()).ok()?;
@@ -233,6 +248,7 @@ mod tests {
         bus.publish(&[event(2), event(3)]);
         assert_eq!(slow.next().await, Told::TooSlow);
         assert_eq!(slow.next().await, Told::End);
+        assert_eq!((bus.readers(), bus.dropped()), (2, 1));
         assert_eq!(commits(&mut fast, 2).await, [2, 3]);
         bus.gap();
         bus.publish(&[event(9)]);

@@ -49,10 +49,12 @@ async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
         };
         match item {
             FeedItem::Events(events) => {
+                service.meters.happened(&events);
                 service.bus.publish(&events);
                 service.react(&events);
             }
             FeedItem::Gap => {
+                service.meters.gap();
                 service.bus.gap();
                 let contended = service.queues.lock().contended();
                 service.poke(&contended);

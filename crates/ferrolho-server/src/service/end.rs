@@ -25,6 +25,12 @@ pub(super) enum Ended {
 impl Service {
     /// Gives a lock back, and hands it to the first who waits for it here.
     pub async fn release(self: &Arc<Self>, request: ReleaseRequest) -> Result<ReleaseResult, Refusal> {
+        let end = self.release_if_held(request).await;
+        self.meters.released(&end);
+        end
+    }
+
+    async fn release_if_held(self: &Arc<Self>, request: ReleaseRequest) -> Result<ReleaseResult, Refusal> {
         let ReleaseRequest {
             resource,
             claim,
@@ -142,10 +148,12 @@ impl Service {
             not_after,
         };
         let untold = self.untold.begin(&heir.grant);
+        let begun = Instant::now();
         match self.store.apply(attempt).await {
             Ok(Outcome::Applied(lives)) => {
                 let lives = lives.into_iter().flatten().collect();
                 self.deliver(heir, lives, untold).await;
+                self.meters.hand_overs.observe_micros(begun.elapsed());
                 Ok(Some(Ended::Done))
             }
             Ok(Outcome::Stale(now)) => {

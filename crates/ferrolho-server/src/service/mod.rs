@@ -10,6 +10,8 @@ mod attempt;
 mod bus;
 mod drive;
 mod end;
+mod metered;
+mod meters;
 mod owners;
 mod queue;
 mod renew;
@@ -21,13 +23,15 @@ use std::time::Duration;
 
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::{Claim, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait};
-use ferrolho_store::{Health, ListQuery, Page, Store, StoreError};
+use ferrolho_store::{CommitMeter, Health, ListQuery, Page, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
 pub use bus::{Subscription, Told};
+pub(crate) use metered::{FAILURES, StoreMeter};
+pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, EVENT_KINDS, End, Ends, Meters, WAIT_ENDS};
 pub use queue::{TooManyWaiters, Waiting};
 
 /// How much later than its wait a request may still be carried out.
@@ -169,6 +173,8 @@ pub struct Service {
     timekeeper: Arc<Notify>,
     untold: Arc<told::Register>,
     bus: Arc<bus::Bus>,
+    meters: Meters,
+    store_meter: Arc<StoreMeter>,
     shutting_down: watch::Sender<bool>,
 }
 
@@ -177,12 +183,16 @@ impl Service {
     /// then run for as long as the service is in use.
     pub fn start(store: Arc<dyn Store>, limits: Limits) -> Arc<Self> {
         let feed = store.changes();
+        let store_meter = Arc::new(StoreMeter::default());
+        let store = Arc::new(metered::Metered::new(store, Arc::clone(&store_meter)));
         let service = Arc::new(Self {
             queues: Mutex::new(queue::Queues::new(limits, store.traits().is_shared)),
             store,
             timekeeper: Arc::default(),
             untold: Arc::default(),
             bus: Arc::new(bus::Bus::new(limits.events)),
+            meters: Meters::default(),
+            store_meter,
             shutting_down: watch::Sender::new(false),
         });
         drive::spawn_background(&service, feed);
@@ -229,6 +239,26 @@ impl Service {
     /// The name of the store's engine.
     pub fn engine_name(&self) -> &'static str {
         self.store.traits().name
+    }
+
+    /// What has been counted of the service's work.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// What has been counted of the store's answers.
+    pub(crate) fn store_meter(&self) -> &StoreMeter {
+        &self.store_meter
+    }
+
+    /// What the engine has counted of its commits, where it does.
+    pub(crate) fn commits(&self) -> Option<Arc<CommitMeter>> {
+        self.store.commits()
+    }
+
+    /// How many read events now, and how many were dropped since they were too slow.
+    pub(crate) fn event_readers(&self) -> (usize, u64) {
+        (self.bus.readers(), self.bus.dropped())
     }
 
     /// Ends the taking of locks: who waits is told so, new acquires are refused. Renewals and releases go on.

@@ -12,6 +12,12 @@ use super::{LATEST_START, Refusal, RenewRequest, Renewal, Service, refuse};
 impl Service {
     /// Moves a lock's end to now and its new lifetime, earlier or later, if the claim is true.
     pub async fn renew(self: &Arc<Self>, request: RenewRequest) -> Result<Renewal, Refusal> {
+        let end = self.renew_if_held(request).await;
+        self.meters.renewed(&end);
+        end
+    }
+
+    async fn renew_if_held(self: &Arc<Self>, request: RenewRequest) -> Result<Renewal, Refusal> {
         let RenewRequest {
             resource,
             claim,

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::meters::WaitEnd;
 use super::queue::{PlaceId, PlaceKey, Request, RequestId};
 use super::{AcquireRequest, Acquired, No, Refusal, Service, Verdict};
 
@@ -32,9 +33,14 @@ impl Service {
             Err(_) if self.queues.lock().is_trying(ticket.place) => (&mut ticket.answer).await,
             Err(_) => Ok(Err(No::TimeIsUp)),
         };
-        ticket.is_answered = true;
         // The sender is gone without a word only when the place was removed under its caller.
-        match verdict.unwrap_or(Err(No::TimeIsUp)) {
+        let verdict = verdict.unwrap_or(Err(No::TimeIsUp));
+        ticket.ended_as(match verdict {
+            Ok(_) => WaitEnd::Granted,
+            Err(No::TimeIsUp) => WaitEnd::Held,
+            Err(_) => WaitEnd::Refused,
+        });
+        match verdict {
             Ok(given) => self.answer_given(&request.resources, given).await,
             Err(No::TimeIsUp) => {
                 drop(ticket);
@@ -73,6 +79,7 @@ impl Service {
             place,
             request: id,
             answer,
+            since: Instant::now(),
             is_answered: false,
         })
     }
@@ -84,11 +91,23 @@ struct Ticket {
     place: PlaceId,
     request: RequestId,
     answer: oneshot::Receiver<Verdict>,
+    since: Instant,
     is_answered: bool,
+}
+
+impl Ticket {
+    /// The wait is over and its caller learns how.
+    fn ended_as(&mut self, end: WaitEnd) {
+        self.is_answered = true;
+        self.service.meters.waited(end, self.since);
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        if !self.is_answered {
+            self.service.meters.waited(WaitEnd::Left, self.since);
+        }
         let freed = self
             .service
             .queues

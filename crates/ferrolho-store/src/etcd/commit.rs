@@ -22,7 +22,7 @@ use super::members::Effort;
 use super::plan::Group;
 use super::record::{MAX_BASE, Me};
 use super::requests::{Cluster, Committed, Lease, values};
-use crate::StoreError;
+use crate::{CommitMeter, StoreError};
 
 /// The most changes in one transaction.
 pub(super) const MAX_BATCH_CHANGES: usize = 96;
@@ -48,6 +48,7 @@ pub(super) struct Committer {
     pub(super) locks: Arc<Locks>,
     leases: Arc<Leases>,
     pub(super) me: Me,
+    pub(super) meter: Arc<CommitMeter>,
     base: Mutex<Base>,
     /// The highest revision that `note` is known to have had.
     noted: AtomicI64,
@@ -63,6 +64,7 @@ impl Committer {
             keys,
             locks,
             me,
+            meter: Arc::default(),
             base: Mutex::default(),
             noted: AtomicI64::new(0),
             sequence: AtomicU64::new(0),
@@ -105,6 +107,7 @@ impl Committer {
             .map(|ready| ready.group.not_after)
             .fold(until, Instant::min);
         let draft = self.draft(ready);
+        let begun = Instant::now();
         match self
             .cluster
             .transact(draft.txn.clone(), Effort::Once(begin_by), until)
@@ -112,6 +115,8 @@ impl Committer {
         {
             Ok(committed) if committed.succeeded => {
                 self.noted.fetch_max(committed.revision, Ordering::SeqCst);
+                let changes = ready.iter().map(|ready| ready.group.steps.len()).sum();
+                self.meter.committed(begun.elapsed(), changes);
                 Some(self.fates(ready, &draft, committed))
             }
             Ok(committed) => match self.take_base(&committed) {
@@ -125,8 +130,14 @@ impl Committer {
                 }
                 // Whoever is too late now drops out, the others go on.
                 Kind::Refused | Kind::SignIn if begin_by < until => None,
-                Kind::NoSpace => Some(self.settle(ready, &draft, &failure, until).await),
-                _ => Some(fail_all(ready, &failure)),
+                Kind::NoSpace => {
+                    self.meter.failed();
+                    Some(self.settle(ready, &draft, &failure, until).await)
+                }
+                _ => {
+                    self.meter.failed();
+                    Some(fail_all(ready, &failure))
+                }
             },
         }
     }

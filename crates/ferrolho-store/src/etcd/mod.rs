@@ -55,8 +55,8 @@ use self::record::Me;
 use self::requests::Cluster;
 use self::watch::Follower;
 use crate::{
-    Attempt, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page, Store,
-    StoreError,
+    Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page,
+    Store, StoreError,
 };
 
 pub use self::config::{EtcdConfig, EtcdUrlError};
@@ -219,6 +219,10 @@ impl Store for EtcdStore {
             looking_is_free: false,
             is_shared: true,
         }
+    }
+
+    fn commits(&self) -> Option<Arc<CommitMeter>> {
+        Some(Arc::clone(&self.committer.meter))
     }
 
     async fn close(&self) {

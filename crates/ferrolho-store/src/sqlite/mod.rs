@@ -35,7 +35,8 @@ use tracing::warn;
 use crate::clock::{Clock, HostTime, TimeSource};
 use crate::table::{Reading, Table};
 use crate::{
-    Attempt, ENGINE_TIMEOUT, EngineTraits, Feed, Health, ListQuery, Outcome, Page, Store, StoreError,
+    Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, Health, ListQuery, Outcome, Page, Store,
+    StoreError,
 };
 use disk::Disk;
 use error::DiskError;
@@ -227,6 +228,10 @@ impl Store for SqliteStore {
             looking_is_free: true,
             is_shared: false,
         }
+    }
+
+    fn commits(&self) -> Option<Arc<CommitMeter>> {
+        Some(Arc::clone(&self.shared.commits))
     }
 
     async fn close(&self) {

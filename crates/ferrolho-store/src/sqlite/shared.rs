@@ -10,7 +10,7 @@ use super::rows::Loaded;
 use super::wal::{Stamp, WalIndex};
 use crate::clock::Clock;
 use crate::table::{Batch, Reading, Table};
-use crate::{Cause, FeedSender, StoreError};
+use crate::{Cause, CommitMeter, FeedSender, StoreError};
 
 /// How often a look waits for a commit because of a lock that was just over. Each wait settles what was over when
 /// it began; a list under heavy load could always find some more.
@@ -21,6 +21,7 @@ const WAITS_FOR_OVER: usize = 3;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) feed: FeedSender,
+    pub(super) commits: Arc<CommitMeter>,
     state: RwLock<State>,
     /// Rung whenever the phase has become a settled one.
     settled: watch::Sender<()>,
@@ -88,6 +89,7 @@ impl Shared {
         Self {
             clock,
             feed: FeedSender::default(),
+            commits: Arc::default(),
             state: RwLock::new(State {
                 table,
                 phase: Phase::Settled,

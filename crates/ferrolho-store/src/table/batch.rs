@@ -82,6 +82,11 @@ impl Batch {
         self.overlay.is_empty()
     }
 
+    /// How many locks it makes, changes or removes.
+    pub(crate) fn len(&self) -> usize {
+        self.overlay.len()
+    }
+
     /// What the batch leaves on each resource that it touched, in the order of their bytes.
     pub(crate) fn writes(&self) -> impl ExactSizeIterator<Item = (&Resource, Option<&Held>)> {
         self.overlay

@@ -18,6 +18,7 @@ mod hang_ups;
 mod idempotency;
 mod kill;
 mod many;
+mod metrics;
 mod names;
 mod numbers;
 mod ownership;

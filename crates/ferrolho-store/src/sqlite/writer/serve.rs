@@ -119,6 +119,7 @@ impl<D: Disk> Writer<D> {
         if self.policy.pace(state.log_bytes()).is_none() {
             return Err(DiskError::LogFull.into());
         }
+        let (begun, changes) = (Instant::now(), batch.len());
         if is_trial {
             self.disk.touch(batch.now())?;
         } else {
@@ -136,6 +137,7 @@ impl<D: Disk> Writer<D> {
         if self.shared.read().trouble.is_some() {
             info!("the database can be written again");
         }
+        self.shared.commits.committed(begun.elapsed(), changes);
         self.shared.publish(batch, stamp);
         self.last_commit = Instant::now();
         self.is_at_rest = false;
@@ -160,6 +162,7 @@ impl<D: Disk> Writer<D> {
     /// Answers a batch that was not carried out. Unless the connection is sound, nothing is known until the file
     /// has been read anew.
     fn fail(&mut self, waiting: Vec<Waiting>, failure: Failure) {
+        self.shared.commits.failed();
         let rolled_back = self.disk.rollback();
         if let Err(cause) = &rolled_back {
             warn!(%cause, "a batch could not be rolled back");

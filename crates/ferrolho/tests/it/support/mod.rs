@@ -3,6 +3,7 @@
 mod answer;
 mod engine;
 mod http;
+pub(crate) mod metrics;
 mod server;
 #[cfg(feature = "etcd")]
 mod shared_engine;
