@@ -45,10 +45,10 @@ impl Page<'_> {
     }
 
     /// What is always 1, and says something by its labels.
-    pub(super) fn info(&mut self, name: &str, help: &str, labels: impl EncodeLabelSet) -> fmt::Result {
+    pub(super) fn info(&mut self, name: &str, help: &str, labels: &impl EncodeLabelSet) -> fmt::Result {
         self.0
             .encode_descriptor(name, help, None, MetricType::Gauge)?
-            .encode_family(&labels)?
+            .encode_family(labels)?
             .encode_gauge(&1u32)
     }
 

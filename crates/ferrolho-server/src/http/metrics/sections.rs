@@ -49,7 +49,7 @@ impl Snapshot {
         page.info(
             "ferrolho_build_info",
             "Which version this is, and on which store.",
-            labels,
+            &labels,
         )?;
         page.gauge(
             "process_start_time_seconds",

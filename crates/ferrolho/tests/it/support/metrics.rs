@@ -124,9 +124,8 @@ pub(crate) fn promtool(args: &[&str], input: &str) {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(_) => return ferrolho_testkit::missing("Prometheus", "promtool"),
+    let Ok(mut child) = command.spawn() else {
+        return ferrolho_testkit::missing("Prometheus", "promtool");
     };
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
