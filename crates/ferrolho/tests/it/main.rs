@@ -22,6 +22,7 @@ mod metrics;
 mod names;
 mod numbers;
 mod ownership;
+mod packaging;
 mod protocol;
 mod queries;
 mod queue;

@@ -114,6 +114,19 @@ impl Metrics {
     pub(crate) fn series(&self) -> usize {
         self.samples.len()
     }
+
+    /// The names under which Prometheus knows what is here, those of samples that have not come yet too.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for (name, kind) in &self.families {
+            if kind == "histogram" {
+                names.extend(["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}")));
+            } else {
+                names.insert(name.clone());
+            }
+        }
+        names
+    }
 }
 
 /// Runs promtool on this input. Without it the test goes on, unless everything must be there.
