@@ -1,10 +1,9 @@
 //! What was seen: counts, violations, and the last lines of what happened, as evidence.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,8 @@ const VIOLATIONS_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Court {
     start: Instant,
+    /// Where evidence is kept.
+    folder: PathBuf,
     record: Mutex<Record>,
 }
 
@@ -30,9 +31,10 @@ struct Record {
 }
 
 impl Court {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         Self {
             start: Instant::now(),
+            folder: folder.to_owned(),
             record: Mutex::default(),
         }
     }
@@ -72,6 +74,12 @@ impl Court {
         if record.violations.len() < VIOLATIONS_MAX {
             // At once, since nobody knows whether the run comes to its end.
             eprintln!("VIOLATION at {at:.3} s: {line}");
+            // What led to the first is not to be lost in what comes later.
+            if record.violations.is_empty()
+                && let Err(cause) = record.write_history(&self.folder.join("history-of-the-first"))
+            {
+                eprintln!("the history cannot be written: {cause}");
+            }
             record.violations.push(format!("{at:10.3} {line}"));
         }
     }
@@ -88,15 +96,20 @@ impl Court {
         self.record().longest.clone()
     }
 
-    /// Writes all evidence into a folder.
-    pub(crate) fn keep(&self, folder: &Path) -> io::Result<()> {
+    /// Writes the evidence into the folder.
+    pub(crate) fn keep(&self) -> io::Result<()> {
         let record = self.record();
-        let mut lines = String::new();
-        for line in &record.lines {
-            // Writing to a string cannot fail.
-            let _ = writeln!(lines, "{line}");
+        record.write_history(&self.folder.join("history"))?;
+        fs::write(self.folder.join("violations"), record.violations.join("\n"))
+    }
+}
+
+impl Record {
+    fn write_history(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        for line in &self.lines {
+            writeln!(file, "{line}")?;
         }
-        fs::write(folder.join("history"), lines)?;
-        fs::write(folder.join("violations"), record.violations.join("\n"))
+        file.flush()
     }
 }

@@ -84,7 +84,7 @@ async fn chaos(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let (servers, cables) = start_servers(args, &engine, folder.path()).await?;
-    let run = Arc::new(Run::new(routes(&cables), seed));
+    let run = Arc::new(Run::new(folder.path(), routes(&cables), seed));
     let mut storm = Storm::new(engine, servers, cables, StdRng::seed_from_u64(seed));
     let begun = Instant::now();
     let clients = client::start(&run, args.clients);
@@ -112,7 +112,7 @@ async fn chaos(args: &Args) -> Result<ExitCode> {
     if is_well && !args.keep {
         return Ok(ExitCode::SUCCESS);
     }
-    run.court.keep(folder.path())?;
+    run.court.keep()?;
     for (number, server) in storm.servers.iter().enumerate() {
         fs::write(folder.path().join(format!("log-{number}")), server.log())?;
     }

@@ -1,6 +1,7 @@
 //! What everybody in a run shares.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -34,9 +35,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(routes: Vec<Route>, seed: u64) -> Self {
+    pub(crate) fn new(folder: &Path, routes: Vec<Route>, seed: u64) -> Self {
         Self {
-            court: Court::new(),
+            court: Court::new(folder),
             witness: Witness::default(),
             weather: Weather::default(),
             routes,

@@ -148,13 +148,24 @@ impl Witness {
 mod tests {
     use std::time::Duration;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scene(Court, Witness);
+    struct Scene {
+        court: Court,
+        witness: Witness,
+        _folder: TempDir,
+    }
 
     impl Scene {
         fn new() -> Self {
-            Self(Court::new(), Witness::default())
+            let folder = tempfile::tempdir().unwrap();
+            Self {
+                court: Court::new(folder.path()),
+                witness: Witness::default(),
+                _folder: folder,
+            }
         }
 
         fn told(&self, token: u64, sent: Instant) {
@@ -164,7 +175,7 @@ mod tests {
                 token,
                 sent,
             };
-            self.1.told(&self.0, told, false);
+            self.witness.told(&self.court, told, false);
         }
 
         fn enter(&self, token: u64, lasts: Duration) -> bool {
@@ -174,12 +185,12 @@ mod tests {
                 token,
                 sent: Instant::now(),
             };
-            self.1
-                .enter(&self.0, told, Certainty::Until(Instant::now() + lasts))
+            self.witness
+                .enter(&self.court, told, Certainty::Until(Instant::now() + lasts))
         }
 
         fn violations(&self) -> usize {
-            self.0.violations().len()
+            self.court.violations().len()
         }
     }
 
@@ -189,9 +200,9 @@ mod tests {
     fn one_after_the_other_is_well() {
         let scene = Scene::new();
         assert!(scene.enter(1, LONG));
-        scene.1.leave("r", 1);
+        scene.witness.leave("r", 1);
         assert!(scene.enter(2, LONG));
-        scene.1.prolong("r", 2, Instant::now());
+        scene.witness.prolong("r", 2, Instant::now());
         assert!(scene.enter(3, LONG));
         assert!(!scene.enter(2, Duration::ZERO), "it is not certain any more");
         assert_eq!(scene.violations(), 0);
@@ -209,7 +220,7 @@ mod tests {
     fn an_older_token_is_seen_even_when_the_newer_has_left() {
         let scene = Scene::new();
         assert!(scene.enter(2, LONG));
-        scene.1.leave("r", 2);
+        scene.witness.leave("r", 2);
         assert!(scene.enter(1, LONG));
         assert_eq!(scene.violations(), 1);
     }

@@ -245,6 +245,7 @@ impl Rival<'_> {
     }
 
     async fn release(&mut self, grant: &Grant) {
+        let mut is_certain = true;
         for (name, token) in &grant.locks {
             let body = json!({"owner": self.voice.name, "fencing_token": token});
             let request = Request::delete(format!("/locks/{name}"), body);
@@ -255,8 +256,11 @@ impl Rival<'_> {
                         self.lost(name, *token, "a release", &answer.body);
                     }
                 }
-                Heard::Nothing | Heard::Unknown => self.new_name(),
+                Heard::Nothing | Heard::Unknown => is_certain = false,
             }
+        }
+        if !is_certain {
+            self.new_name();
         }
     }
 

@@ -43,6 +43,10 @@ pub(super) struct Members {
     current: AtomicUsize,
 }
 
+/// Which of the members.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberIndex(usize);
+
 struct Member {
     address: String,
     url: String,
@@ -106,7 +110,7 @@ impl Members {
                 Effort::Once(_) => left,
             };
             let failure = match self.ask_one(limit, &work).await {
-                Ok(answer) => return Ok(answer),
+                Ok((answer, _)) => return Ok(answer),
                 Err(failure) => failure,
             };
             let again = match failure.kind {
@@ -128,12 +132,12 @@ impl Members {
         Err(Failure::new(Kind::Refused, "etcd was asked too often"))
     }
 
-    /// Asks the current member once; if it fails, the next one becomes the current one.
+    /// Asks the current member once, and says which that is; if it fails, the next one becomes the current one.
     pub(super) async fn ask_one<T, F>(
         &self,
         limit: Duration,
         work: impl FnOnce(Client) -> F,
-    ) -> Result<T, Failure>
+    ) -> Result<(T, MemberIndex), Failure>
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
@@ -147,10 +151,11 @@ impl Members {
                     format!("cannot reach {}", member.address),
                 ))
             })?;
-            match timeout_at(until, work(client)).await {
-                Ok(answer) => answer.map_err(Failure::from),
-                Err(_) => Err(Failure::timeout(&member.address)),
+            if let Ok(answer) = timeout_at(until, work(client)).await {
+                return answer.map_err(Failure::from);
             }
+            self.give_up(MemberIndex(index));
+            Err(Failure::timeout(&member.address))
         }
         .await;
         if let Err(failure) = &answer {
@@ -160,12 +165,18 @@ impl Members {
                 Kind::Denied | Kind::NoLease | Kind::NoSpace | Kind::Compacted | Kind::Foreign => {}
             }
         }
-        answer
+        answer.map(|answer| (answer, MemberIndex(index)))
     }
 
-    /// Turns to the next member.
-    pub(super) fn turn_away(&self) {
-        self.suspect(self.current.load(Ordering::Relaxed));
+    /// Gives up the connection to a member that keeps silent on it, and turns to the next member. It may be that
+    /// the network has lost the connection, and not the member: the next request takes a new one, instead of
+    /// waiting again for what will never come.
+    pub(super) fn give_up(&self, MemberIndex(index): MemberIndex) {
+        // Whoever has it locked is making a new connection.
+        if let Ok(mut client) = self.members[index].client.try_lock() {
+            *client = None;
+        }
+        self.suspect(index);
     }
 
     /// Turns to the next member, unless that was done already.

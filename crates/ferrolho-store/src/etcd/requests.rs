@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::failure::{Failure, Kind};
-use super::members::{Effort, MAX_ANSWER_BYTES, Members};
+use super::members::{Effort, MAX_ANSWER_BYTES, MemberIndex, Members};
 
 /// How many locks one page of a whole reading holds.
 const PAGE: i64 = 500;
@@ -180,13 +180,14 @@ impl Cluster {
         Ok(u64::try_from(answer.ttl()).ok().map(Duration::from_secs))
     }
 
-    /// Everything under a prefix, from a revision on. Ends when the member has lost its leader.
+    /// Everything under a prefix, from a revision on, and which member brings it. Ends when the member has lost its
+    /// leader.
     pub(super) async fn watch(
         &self,
         prefix: &[u8],
         from: i64,
         limit: Duration,
-    ) -> Result<WatchStream, Failure> {
+    ) -> Result<(WatchStream, MemberIndex), Failure> {
         self.members
             .ask_one(limit, |client| async move {
                 let options = WatchOptions::new().with_prefix().with_start_revision(from);
@@ -220,9 +221,9 @@ impl Cluster {
         Ok(status.errors().to_vec())
     }
 
-    /// Turns away from the member that is asked now.
-    pub(super) fn turn_away(&self) {
-        self.members.turn_away();
+    /// Gives up the connection to a member that does not bring what it should.
+    pub(super) fn give_up(&self, member: MemberIndex) {
+        self.members.give_up(member);
     }
 
     /// Refuses what does not come from the cluster that answered first.

@@ -84,7 +84,7 @@ impl Follower {
     async fn stream(&self) -> Result<Infallible, Failure> {
         let committer = &self.committer;
         let from = committer.locks.revision() + 1;
-        let mut stream = committer
+        let (mut stream, member) = committer
             .cluster
             .watch(&committer.keys.prefix, from, ENGINE_TIMEOUT)
             .await?;
@@ -92,7 +92,7 @@ impl Follower {
             let response = tokio::select! {
                 response = stream.message() => response?,
                 () = self.lagging.notified() => {
-                    committer.cluster.turn_away();
+                    committer.cluster.give_up(member);
                     return Err(Failure::new(Kind::Unknown, "the watch does not bring what is there"));
                 }
             };

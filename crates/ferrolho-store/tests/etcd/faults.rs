@@ -246,6 +246,25 @@ async fn a_lost_answer_is_unknown_and_its_mark_is_found() {
     );
 }
 
+/// A connection that the network has lost without a word costs one answer, and not all until a probe finds it dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_has_died_in_silence_costs_one_answer() {
+    let Some(etcd) = Etcd::start() else { return };
+    let proxy = Proxy::start(etcd.address(0).parse().unwrap()).await;
+    let store = open_url(&format!("etcd://{}", proxy.address())).await;
+    for round in 0..3 {
+        let live = must(&store, acquire("held", "a", 60)).await;
+        proxy.set(Flow::Lose);
+        // What is sent now never comes back; what is sent later could go over a new connection.
+        let lost = attempt(&store, renew(&live, 60)).await;
+        assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+        proxy.heal();
+        let answer = attempt(&store, renew(&live, 60)).await;
+        assert!(matches!(answer, Ok(Ok(Some(_)))), "round {round}: {answer:?}");
+        must_remove(&store, release(&live)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_nobody_there_a_store_does_not_open() {
     let started = Instant::now();

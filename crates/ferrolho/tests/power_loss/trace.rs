@@ -1,0 +1,255 @@
+//! What `strace` has written down, as events in the order in which they happened.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// What is traced: everything that changes files, and what goes over sockets. A call that is missing here shows when
+/// the record is compared with the files.
+pub(crate) const CALLS: &str = "openat,creat,write,writev,pwrite64,pwritev,pwritev2,fdatasync,fsync,ftruncate,fallocate,\
+     unlink,unlinkat,rename,renameat,renameat2,link,linkat,copy_file_range,sendfile,sendto,sendmsg,recvfrom";
+
+/// A connection to one of the servers that ran one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CallerId {
+    pub(crate) server: u16,
+    pub(crate) port: u16,
+}
+
+/// Something that happened. Files are named without their directory, which is the only one that is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A file was opened, and made if it was not there.
+    Made {
+        name: String,
+    },
+    Written {
+        name: String,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    Truncated {
+        name: String,
+        length: u64,
+    },
+    /// All that had been written to the file before this is on the disk.
+    SyncBegun {
+        name: String,
+    },
+    SyncDone {
+        name: String,
+    },
+    Removed {
+        name: String,
+    },
+    /// The names in the directory are on the disk.
+    NamesSynced,
+    /// A request, or a part of one, came in from a caller.
+    Received {
+        caller: CallerId,
+    },
+    /// An answer to a caller began to leave.
+    Answered {
+        caller: CallerId,
+    },
+}
+
+/// Reads what a server did in this directory.
+pub(crate) fn read(trace: &Path, directory: &Path, server: u16) -> Vec<Event> {
+    let mut reader = Reader {
+        server,
+        directory: directory.to_str().unwrap().to_owned(),
+        unfinished: HashMap::new(),
+        events: Vec::new(),
+    };
+    let mut lines = BufReader::new(File::open(trace).unwrap());
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).unwrap() > 0 {
+        reader.line(std::str::from_utf8(&line).unwrap().trim_end());
+        line.clear();
+    }
+    // What was under way when the process was killed has happened: the comparison with the files says so too.
+    let unfinished: Vec<_> = reader.unfinished.drain().collect();
+    for (_, call) in unfinished {
+        if !call.starts_with("fdatasync") && !call.starts_with("fsync") {
+            reader.done(&call, None);
+        }
+    }
+    reader.events
+}
+
+struct Reader {
+    server: u16,
+    directory: String,
+    /// The beginnings of calls whose ends are on later lines, by thread.
+    unfinished: HashMap<String, String>,
+    events: Vec<Event>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) {
+        let Some((thread, rest)) = line.split_once(' ') else {
+            return;
+        };
+        let rest = rest.trim_start();
+        if rest.starts_with("+++") || rest.starts_with("---") {
+            return;
+        }
+        if let Some(begun) = rest.strip_suffix(" <unfinished ...>") {
+            self.begun(begun);
+            self.unfinished.insert(thread.to_owned(), begun.to_owned());
+        } else if rest.starts_with("<... ") {
+            let Some(begun) = self.unfinished.remove(thread) else {
+                return;
+            };
+            let (_, end) = rest.split_once(" resumed>").unwrap();
+            self.finished(&format!("{begun}{end}"));
+        } else {
+            self.begun(rest);
+            self.finished(rest);
+        }
+    }
+
+    /// What matters when a call begins: a sync covers what was written until then, and an answer may be on its way.
+    fn begun(&mut self, call: &str) {
+        let (name, arguments) = parts(call);
+        match name {
+            "fdatasync" | "fsync" => {
+                if let Some(file) = self.file(arguments)
+                    && !file.is_empty()
+                {
+                    self.events.push(Event::SyncBegun { name: file });
+                }
+            }
+            "write" | "writev" | "sendto" | "sendmsg" => {
+                if let Some(caller) = self.caller(arguments)
+                    && text(arguments).is_some_and(|bytes| bytes.starts_with(b"HTTP/1.1"))
+                {
+                    self.events.push(Event::Answered { caller });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finished(&mut self, call: &str) {
+        let Some((call, result)) = call.rsplit_once(" = ") else {
+            return;
+        };
+        // A failure has changed nothing. `?` is a call that was cut off by the end of the process.
+        if result.starts_with('-') {
+            return;
+        }
+        let result = result.split([' ', '<']).next().unwrap().parse().ok();
+        self.done(call.trim_end(), result);
+    }
+
+    fn done(&mut self, call: &str, result: Option<u64>) {
+        let (name, arguments) = parts(call);
+        if name == "recvfrom" {
+            if result.is_some_and(|bytes| bytes > 0)
+                && let Some(caller) = self.caller(arguments)
+            {
+                self.events.push(Event::Received { caller });
+            }
+            return;
+        }
+        let Some(file) = self.file(arguments) else { return };
+        let event = match name {
+            "openat" if arguments.contains("O_CREAT") => {
+                assert!(!arguments.contains("O_TRUNC"), "{arguments}");
+                Event::Made { name: file }
+            }
+            "openat" | "recvfrom" => return,
+            "pwrite64" => {
+                let bytes = text(arguments).unwrap();
+                let offset = arguments
+                    .rsplit(", ")
+                    .next()
+                    .unwrap()
+                    .trim_end_matches(')')
+                    .parse()
+                    .unwrap();
+                assert!(
+                    result.is_none_or(|written| written == bytes.len() as u64),
+                    "a short write: {result:?}"
+                );
+                Event::Written {
+                    name: file,
+                    offset,
+                    bytes,
+                }
+            }
+            "ftruncate" => {
+                let length = arguments
+                    .rsplit(", ")
+                    .next()
+                    .unwrap()
+                    .trim_end_matches(')')
+                    .parse()
+                    .unwrap();
+                Event::Truncated { name: file, length }
+            }
+            "fdatasync" | "fsync" if file.is_empty() => Event::NamesSynced,
+            "fdatasync" | "fsync" => Event::SyncDone { name: file },
+            "unlink" => Event::Removed { name: file },
+            _ => panic!("a call that is not foreseen: {name} on {file}"),
+        };
+        self.events.push(event);
+    }
+
+    /// The caller, if the call is about a connection.
+    fn caller(&self, arguments: &str) -> Option<CallerId> {
+        let (_, ends) = arguments.split_once("<TCP:[")?;
+        let (_, port) = ends.split_once("]>")?.0.rsplit_once(':')?;
+        Some(CallerId {
+            server: self.server,
+            port: port.parse().ok()?,
+        })
+    }
+
+    /// The file that a call is about, if it is in the directory: the first text that is a path. Empty for the
+    /// directory itself. The index of the log is memory, and no more than that.
+    fn file(&self, arguments: &str) -> Option<String> {
+        let descriptor = arguments
+            .split_once('<')
+            .filter(|(number, _)| number.bytes().all(|b| b.is_ascii_digit()));
+        let path = match descriptor {
+            Some((_, rest)) => unescape(rest.split_once('>')?.0)?,
+            None => text(arguments)?,
+        };
+        let path = String::from_utf8(path).ok()?;
+        let name = path.strip_prefix(&self.directory)?;
+        let name = name.strip_prefix('/').unwrap_or(name);
+        (!name.ends_with("-shm")).then(|| name.to_owned())
+    }
+}
+
+fn parts(call: &str) -> (&str, &str) {
+    call.split_once('(').unwrap_or((call, ""))
+}
+
+/// The first quoted text.
+fn text(arguments: &str) -> Option<Vec<u8>> {
+    let (_, rest) = arguments.split_once('"')?;
+    let (quoted, rest) = rest.split_once('"')?;
+    assert!(!rest.starts_with("..."), "strace has cut a text short");
+    unescape(quoted)
+}
+
+/// `\x66\x6f\x6f` as bytes.
+fn unescape(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    hex.as_bytes()
+        .chunks(4)
+        .map(|four| match four {
+            [b'\\', b'x', high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect()
+}
