@@ -14,6 +14,7 @@ mod health;
 mod locks;
 mod meters;
 mod metrics;
+mod openapi;
 mod owners;
 mod pages;
 mod problem;
@@ -204,6 +205,8 @@ async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
         (Route::Healthz, Method::GET) => health::get_healthz(&call),
         (Route::Readyz, Method::GET) => health::get_readyz(call).await,
         (Route::Metrics, Method::GET) => metrics::get_metrics(call).await,
+        (Route::OpenApi, Method::GET) => openapi::get_openapi(&call),
+        (Route::Docs, Method::GET) => openapi::get_docs(&call),
         (Route::Problems, Method::GET) => pages::get_problems(&call),
         (Route::ProblemPage(code), Method::GET) => pages::get_problem(&call, code),
         (Route::Unknown, _) => Err(Problem::new(

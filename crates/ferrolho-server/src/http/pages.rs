@@ -45,7 +45,23 @@ pub(super) fn get_problem(call: &Call<'_>, code: &str) -> Result<Reply, Problem>
     Ok(page(known.title(), &body))
 }
 
-fn page(title: &str, body: &str) -> Reply {
+/// Text as HTML shows it.
+pub(super) fn escape(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+/// A page in the one form that all of them have.
+pub(super) fn page(title: &str, body: &str) -> Reply {
     Reply::page(
         HTML,
         format!(

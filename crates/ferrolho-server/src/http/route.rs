@@ -15,6 +15,8 @@ pub(super) enum Route<'a> {
     Healthz,
     Readyz,
     Metrics,
+    OpenApi,
+    Docs,
     Problems,
     ProblemPage(&'a str),
     Unknown,
@@ -41,6 +43,8 @@ impl<'a> Route<'a> {
             [Some("healthz"), None, ..] => Self::Healthz,
             [Some("readyz"), None, ..] => Self::Readyz,
             [Some("metrics"), None, ..] => Self::Metrics,
+            [Some("openapi.json"), None, ..] => Self::OpenApi,
+            [Some("docs"), None, ..] => Self::Docs,
             [Some("problems"), None, ..] => Self::Problems,
             [Some("problems"), Some(code), None, _] if !code.is_empty() => Self::ProblemPage(code),
             _ => Self::Unknown,
@@ -62,6 +66,8 @@ impl<'a> Route<'a> {
             Self::Healthz => Endpoint::Healthz,
             Self::Readyz => Endpoint::Readyz,
             Self::Metrics => Endpoint::Metrics,
+            Self::OpenApi => Endpoint::OpenApi,
+            Self::Docs => Endpoint::Docs,
             Self::Problems => Endpoint::Problems,
             Self::ProblemPage(_) => Endpoint::ProblemPage,
             Self::Unknown => Endpoint::Unknown,
@@ -84,6 +90,8 @@ pub(super) enum Endpoint {
     Healthz,
     Readyz,
     Metrics,
+    OpenApi,
+    Docs,
     Problems,
     ProblemPage,
     /// Any path that is none of ours.
@@ -92,7 +100,7 @@ pub(super) enum Endpoint {
 
 impl Endpoint {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Lock,
         Self::Renew,
         Self::Release,
@@ -105,6 +113,8 @@ impl Endpoint {
         Self::Healthz,
         Self::Readyz,
         Self::Metrics,
+        Self::OpenApi,
+        Self::Docs,
         Self::Problems,
         Self::ProblemPage,
         Self::Unknown,
@@ -125,6 +135,8 @@ impl Endpoint {
             Self::Healthz => "/healthz",
             Self::Readyz => "/readyz",
             Self::Metrics => "/metrics",
+            Self::OpenApi => "/openapi.json",
+            Self::Docs => "/docs",
             Self::Problems => "/problems",
             Self::ProblemPage => "/problems/{code}",
             Self::Unknown => "unknown",
@@ -144,7 +156,7 @@ impl Endpoint {
 
     /// Whether the endpoint is a page that a browser may be sent to from anywhere.
     pub(super) fn is_page(self) -> bool {
-        matches!(self, Self::Problems | Self::ProblemPage)
+        matches!(self, Self::Docs | Self::Problems | Self::ProblemPage)
     }
 }
 

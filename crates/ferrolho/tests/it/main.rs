@@ -21,6 +21,7 @@ mod many;
 mod metrics;
 mod names;
 mod numbers;
+mod openapi;
 mod ownership;
 mod packaging;
 mod protocol;
