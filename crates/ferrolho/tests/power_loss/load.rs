@@ -7,7 +7,7 @@ use std::{slice, thread};
 
 use serde_json::{Value, json};
 
-use crate::record::{Recorder, Serving};
+use crate::record::{LARGE_LOG_BYTES, Recorder, Serving};
 use crate::server::until;
 use crate::trace::CallerId;
 
@@ -60,12 +60,13 @@ pub(crate) fn everything(recorder: &mut Recorder) {
     many(&server, "crowd", 20, 10, 1);
     hand_overs(&server, 6);
     let mut round = 0;
-    // More than what a log grows to before it is copied into the database.
-    while log_bytes() < 9 << 20 {
+    while log_bytes() < LARGE_LOG_BYTES {
         many(&server, &format!("large-{round}"), 6, 4, 14);
         round += 1;
         assert!(round < 20, "the log does not grow: {}", log_bytes());
     }
+    // And past the point where it starts over.
+    many(&server, "larger", 6, 8, 14);
     many(&server, "after", 12, 4, 3);
     until("the log is emptied at rest", || (log_bytes() == 0).then_some(()));
     until_killed(&server, "killed", 16);

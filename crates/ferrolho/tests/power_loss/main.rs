@@ -51,7 +51,7 @@ fn what_was_answered_is_there_after_a_power_loss() {
     let Some(record) = Record::make(&load::everything) else {
         return;
     };
-    println!("{}", record.summary());
+    eprintln!("{}", record.summary());
     record.assert_covers_all();
     let findings = Judge::new(&record).try_disks(disks(), SEED);
     assert!(findings.is_empty(), "{}", findings.join("\n"));

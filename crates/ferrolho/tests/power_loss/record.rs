@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::sync::Mutex;
 
+use rand::SeedableRng as _;
 use tempfile::TempDir;
 
 use crate::disk::{Disk, Image, Survival, lay_out, read_in};
 use crate::judge::{Case, Fact};
 use crate::load::Asked;
 use crate::server::Traced;
-use crate::trace::{self, Event};
-
-use rand::SeedableRng as _;
+use crate::trace::{self, Event, Trace};
 
 pub(crate) struct Record {
     pub(crate) start: Image,
@@ -21,6 +20,9 @@ pub(crate) struct Record {
     pub(crate) events: Vec<Event>,
     pub(crate) asked: Vec<Asked>,
 }
+
+/// So large, a log is about to be copied into the database and to start over.
+pub(crate) const LARGE_LOG_BYTES: u64 = 7 << 20;
 
 /// A fault that is put in, to see that it is found.
 #[derive(Clone, Copy, Debug)]
@@ -76,24 +78,36 @@ impl Recorder {
     pub(crate) fn end(&mut self, mut serving: Serving) {
         serving.traced.wait();
         let directory = self.directory.path().canonicalize().unwrap();
-        let events = trace::read(&serving.traced.trace, &directory, serving.number);
+        let Trace { events, cut_off } = trace::read(&serving.traced.trace, &directory, serving.number);
+        self.take_in(events);
+        let found = read_in(&directory);
+        if let Some(cut_off) = cut_off
+            && self.difference(&found).is_some()
+        {
+            self.take_in(vec![cut_off]);
+        }
+        let difference = self.difference(&found);
+        assert!(difference.is_none(), "the record is not whole: {difference:?}");
+        self.asked.extend(serving.asked.into_inner().unwrap());
+    }
+}
+
+impl Recorder {
+    fn take_in(&mut self, events: Vec<Event>) {
         for event in &events {
             self.disk.apply(event);
         }
+        self.events.extend(events);
+    }
+
+    /// A file that is not as it was recorded.
+    fn difference(&self, found: &Image) -> Option<String> {
         let mut dice = rand::rngs::StdRng::seed_from_u64(0);
         let recorded = self.disk.after_a_power_cut(Survival::All, &mut dice);
-        let found = read_in(&directory);
-        let names = |image: &Image| image.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(
-            names(&recorded),
-            names(&found),
-            "the record has other files than the disk"
-        );
-        for (name, bytes) in &found {
-            assert!(recorded[name] == *bytes, "the record of {name} is not whole");
-        }
-        self.events.extend(events);
-        self.asked.extend(serving.asked.into_inner().unwrap());
+        let mut names = recorded.keys().chain(found.keys());
+        names
+            .find(|name| recorded.get(*name) != found.get(*name))
+            .cloned()
     }
 }
 
@@ -189,11 +203,12 @@ impl Record {
         let starts = |event: &Event| matches!(event, Event::Written { offset: 0, .. }) && of_log(event);
         let cut = |event: &Event| matches!(event, Event::Truncated { length: 0, .. });
         let removed = |event: &Event| matches!(event, Event::Removed { name } if name.ends_with("-wal"));
-        let long = |event: &Event| matches!(event, Event::Written { offset, .. } if *offset > 8 << 20);
+        let long =
+            |event: &Event| matches!(event, Event::Written { offset, .. } if *offset >= LARGE_LOG_BYTES);
         let after_long = self.events.iter().skip_while(|event| !long(event));
         let starts_over = after_long.take_while(|event| !cut(event)).any(starts);
         let holds = |text: &str| {
-            let holds = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            let holds = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(text);
             self.events
                 .iter()
                 .any(|event| matches!(event, Event::Written { bytes, .. } if of_log(event) && holds(bytes)))

@@ -55,13 +55,21 @@ pub(crate) enum Event {
     },
 }
 
+/// What a server did.
+pub(crate) struct Trace {
+    pub(crate) events: Vec<Event>,
+    /// A change of a file that was under way when the server was killed, and has happened or not.
+    pub(crate) cut_off: Option<Event>,
+}
+
 /// Reads what a server did in this directory.
-pub(crate) fn read(trace: &Path, directory: &Path, server: u16) -> Vec<Event> {
+pub(crate) fn read(trace: &Path, directory: &Path, server: u16) -> Trace {
     let mut reader = Reader {
         server,
         directory: directory.to_str().unwrap().to_owned(),
         unfinished: HashMap::new(),
         events: Vec::new(),
+        cut_off: None,
     };
     let mut lines = BufReader::new(File::open(trace).unwrap());
     let mut line = Vec::new();
@@ -69,14 +77,13 @@ pub(crate) fn read(trace: &Path, directory: &Path, server: u16) -> Vec<Event> {
         reader.line(std::str::from_utf8(&line).unwrap().trim_end());
         line.clear();
     }
-    // What was under way when the process was killed has happened: the comparison with the files says so too.
-    let unfinished: Vec<_> = reader.unfinished.drain().collect();
-    for (_, call) in unfinished {
-        if !call.starts_with("fdatasync") && !call.starts_with("fsync") {
-            reader.done(&call, None);
-        }
+    for (_, call) in std::mem::take(&mut reader.unfinished) {
+        reader.cut_off(&call);
     }
-    reader.events
+    Trace {
+        events: reader.events,
+        cut_off: reader.cut_off,
+    }
 }
 
 struct Reader {
@@ -85,6 +92,7 @@ struct Reader {
     /// The beginnings of calls whose ends are on later lines, by thread.
     unfinished: HashMap<String, String>,
     events: Vec<Event>,
+    cut_off: Option<Event>,
 }
 
 impl Reader {
@@ -137,31 +145,42 @@ impl Reader {
         let Some((call, result)) = call.rsplit_once(" = ") else {
             return;
         };
-        // A failure has changed nothing. `?` is a call that was cut off by the end of the process.
-        if result.starts_with('-') {
-            return;
+        let call = call.trim_end();
+        let result = result.split([' ', '<']).next().unwrap();
+        if result == "?" {
+            self.cut_off(call);
+        } else if let Ok(result) = result.parse() {
+            self.events.extend(self.event(call, result));
         }
-        let result = result.split([' ', '<']).next().unwrap().parse().ok();
-        self.done(call.trim_end(), result);
+        // What failed has changed nothing.
     }
 
-    fn done(&mut self, call: &str, result: Option<u64>) {
+    /// A call that the end of the process has cut off. What was to be synced is not certain to be, and what was
+    /// asked was not heard.
+    fn cut_off(&mut self, call: &str) {
+        match self.event(call, 0) {
+            Some(Event::SyncDone { .. } | Event::NamesSynced | Event::Received { .. }) | None => {}
+            Some(event) => {
+                let other = self.cut_off.replace(event);
+                assert_eq!(other, None, "two changes at a time");
+            }
+        }
+    }
+
+    /// What a call that has returned `result` has done.
+    fn event(&self, call: &str, result: u64) -> Option<Event> {
         let (name, arguments) = parts(call);
         if name == "recvfrom" {
-            if result.is_some_and(|bytes| bytes > 0)
-                && let Some(caller) = self.caller(arguments)
-            {
-                self.events.push(Event::Received { caller });
-            }
-            return;
+            let caller = self.caller(arguments)?;
+            return (result > 0).then_some(Event::Received { caller });
         }
-        let Some(file) = self.file(arguments) else { return };
+        let file = self.file(arguments)?;
         let event = match name {
             "openat" if arguments.contains("O_CREAT") => {
                 assert!(!arguments.contains("O_TRUNC"), "{arguments}");
                 Event::Made { name: file }
             }
-            "openat" | "recvfrom" => return,
+            "openat" => return None,
             "pwrite64" => {
                 let bytes = text(arguments).unwrap();
                 let offset = arguments
@@ -172,8 +191,8 @@ impl Reader {
                     .parse()
                     .unwrap();
                 assert!(
-                    result.is_none_or(|written| written == bytes.len() as u64),
-                    "a short write: {result:?}"
+                    result == 0 || result == bytes.len() as u64,
+                    "a short write: {result}"
                 );
                 Event::Written {
                     name: file,
@@ -196,7 +215,7 @@ impl Reader {
             "unlink" => Event::Removed { name: file },
             _ => panic!("a call that is not foreseen: {name} on {file}"),
         };
-        self.events.push(event);
+        Some(event)
     }
 
     /// The caller, if the call is about a connection.
