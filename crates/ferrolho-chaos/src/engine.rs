@@ -15,6 +15,8 @@ pub(crate) enum EngineName {
     Sqlite,
     Postgres,
     Etcd,
+    /// Which forgets everything when it is killed: the run must find that.
+    Memory,
 }
 
 /// How large the volume is that a SQLite file lies on, when we may make one.
@@ -26,6 +28,7 @@ const DATABASE: &str = "ferrolho";
 /// A running engine.
 #[derive(Debug)]
 pub(crate) enum Engine {
+    Memory,
     Sqlite(Volume),
     Postgres {
         server: Postgres,
@@ -43,6 +46,7 @@ impl Engine {
     /// Starts it; nothing when it is not installed.
     pub(crate) async fn start(name: EngineName, directory: &Path) -> Result<Option<Self>> {
         Ok(match name {
+            EngineName::Memory => Some(Self::Memory),
             EngineName::Sqlite => Some(Self::Sqlite(Volume::make(directory)?)),
             EngineName::Postgres => {
                 let options = PostgresOptions {
@@ -80,6 +84,7 @@ impl Engine {
     /// The store's URL for one of our servers.
     pub(crate) fn store(&self, server: usize) -> String {
         match self {
+            Self::Memory => "memory:".to_owned(),
             Self::Sqlite(volume) => format!("sqlite:{}", volume.path.join("ferrolho.db").display()),
             Self::Postgres {
                 server: database,
@@ -98,7 +103,7 @@ impl Engine {
     /// The cables between one of our servers and the engine.
     pub(crate) fn cables(&self, server: usize) -> Vec<&Proxy> {
         match self {
-            Self::Sqlite(_) => Vec::new(),
+            Self::Memory | Self::Sqlite(_) => Vec::new(),
             Self::Postgres { cables, .. } => vec![&cables[server]],
             Self::Etcd { cables, .. } => cables[server].iter().collect(),
         }
@@ -113,10 +118,10 @@ impl Engine {
 }
 
 impl EngineName {
-    /// How many servers there are: SQLite's file takes one.
+    /// How many servers there are: memory and SQLite's file take one.
     pub(crate) fn servers(self) -> usize {
         match self {
-            Self::Sqlite => 1,
+            Self::Memory | Self::Sqlite => 1,
             Self::Postgres | Self::Etcd => 3,
         }
     }

@@ -27,10 +27,9 @@ use clap::Parser;
 use ferrolho_testkit::Proxy;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use serde_json::Value;
 
 use engine::{Engine, EngineName};
-use http::{Caller, Request};
+use http::{Answer, Caller, Request};
 use run::{Route, Run};
 use server::Server;
 use storm::{HEAL_LIMIT, Storm};
@@ -44,6 +43,9 @@ const CLIENTS_END: Duration = Duration::from_secs(90);
 /// How soon after the last client nothing must be left: the longest lifetime of a lock that was left to expire, the
 /// place of a waiter that is kept, and some.
 const NOTHING_LEFT: Duration = Duration::from_secs(30);
+
+/// How many descriptors a server may have open when nobody calls any more.
+const DESCRIPTORS_MAX: usize = 64;
 
 /// Breaks everything around ferrolho and watches whether its promises hold.
 #[derive(Debug, Parser)]
@@ -158,32 +160,38 @@ fn routes(cables: &[Vec<Proxy>]) -> Vec<Route> {
     cables.iter().enumerate().flat_map(of_server).collect()
 }
 
-/// Waits until no server knows a lock any more.
+/// Waits until no server knows of a lock or a waiter any more, and looks at what they keep open.
 async fn until_nothing_is_left(run: &Run, servers: &[Server]) {
     let begun = Instant::now();
     for (number, server) in servers.iter().enumerate() {
         let mut caller = Caller::new(server.address);
-        loop {
-            let request = Request::get("/locks?limit=1000".to_owned());
-            let answer = caller.call(&request, Duration::from_secs(5)).await;
-            let locks = answer
-                .as_ref()
-                .ok()
-                .and_then(|answer| answer.body["locks"].as_array());
-            if locks.is_some_and(Vec::is_empty) {
-                break;
+        let waiters = client::hot_locks().map(|name| (format!("/locks/{name}/waiters"), "waiters"));
+        let locks = ("/locks?limit=1000".to_owned(), "locks");
+        for (path, what) in std::iter::once(locks).chain(waiters) {
+            loop {
+                let answer = caller
+                    .call(&Request::get(path.clone()), Duration::from_secs(5))
+                    .await;
+                let is_empty = |answer: &Answer| answer.body[what].as_array().is_some_and(Vec::is_empty);
+                if answer.as_ref().is_ok_and(is_empty) {
+                    break;
+                }
+                if begun.elapsed() > NOTHING_LEFT {
+                    let body = answer.map(|answer| answer.body.to_string());
+                    run.court.accuse(&format!(
+                        "LEFT on server {number} after {NOTHING_LEFT:?}: {body:?}"
+                    ));
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            if begun.elapsed() > NOTHING_LEFT {
-                let found = locks.map_or_else(
-                    || format!("{answer:?}"),
-                    |locks| Value::from(locks.clone()).to_string(),
-                );
-                run.court.accuse(&format!(
-                    "LEFT on server {number} after {NOTHING_LEFT:?}: {found}"
-                ));
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if let Some((_, descriptors)) = server.usage()
+            && descriptors > DESCRIPTORS_MAX
+        {
+            run.court.accuse(&format!(
+                "LEFT on server {number}: {descriptors} open descriptors"
+            ));
         }
     }
     run.court.time("until nothing is left", begun.elapsed());

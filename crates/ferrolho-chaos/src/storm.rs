@@ -161,7 +161,7 @@ impl Storm {
             Engine::Sqlite(volume) if volume.can_be_filled() && !self.disk_is_full => {
                 choices.extend([Fault::FullDisk, Fault::FullDisk]);
             }
-            Engine::Sqlite(_) => {}
+            Engine::Memory | Engine::Sqlite(_) => {}
             Engine::Postgres { .. } => {
                 choices.extend(CableFault::ALL.map(Fault::EngineCable));
                 if !self.database_is_away {
@@ -240,6 +240,7 @@ impl Storm {
 
     fn break_engine(&mut self, fault: Fault) -> Result<Mending> {
         Ok(match (&mut self.engine, fault) {
+            (Engine::Memory, _) => Mending::None,
             (Engine::Sqlite(volume), _) => {
                 volume.fill()?;
                 self.disk_is_full = true;

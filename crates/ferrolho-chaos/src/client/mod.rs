@@ -32,6 +32,11 @@ pub(crate) fn start(run: &Arc<Run>, count: usize) -> Vec<JoinHandle<()>> {
         .collect()
 }
 
+/// The names of all hot locks.
+pub(crate) fn hot_locks() -> impl Iterator<Item = String> {
+    (0..HOT_LOCKS).map(|number| format!("hot-{number}"))
+}
+
 /// One lock, or now and then two or three of them.
 fn some_hot_locks(dice: &mut StdRng) -> Vec<String> {
     let count = if dice.random_bool(0.15) {
