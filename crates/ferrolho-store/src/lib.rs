@@ -10,6 +10,7 @@ pub mod conformance;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod feed;
+mod lift;
 mod memory;
 pub mod meter;
 mod open;
@@ -24,10 +25,11 @@ use ferrolho_core::{Change, Holder, Live, Lock, Owner, Resource};
 use tokio::time::Instant;
 
 pub use feed::{Feed, FeedItem, FeedSender};
+pub use lift::{Lift, LiftError, lift_tokens};
 pub use memory::MemoryStore;
 pub use meter::CommitMeter;
 pub use open::{OpenError, StoreUrl, StoreUrlError, open};
-pub use sqlite::{SqliteOpenError, SqliteStore, lift_tokens};
+pub use sqlite::{SqliteOpenError, SqliteStore};
 
 /// What every engine does.
 ///

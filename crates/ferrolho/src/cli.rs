@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::acquire::AcquireArgs;
+use crate::commands::lift_tokens::LiftTokensArgs;
 use crate::commands::list::ListArgs;
 use crate::commands::pages::{CompletionsArgs, ManArgs};
 use crate::commands::release::ReleaseArgs;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     List(ListArgs),
     Watch(WatchArgs),
+    LiftTokens(LiftTokensArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

@@ -61,7 +61,7 @@ use crate::{
 
 pub use self::config::{EtcdConfig, EtcdUrlError};
 pub use self::members::TlsFileError;
-pub use self::tokens::raise_tokens;
+pub(crate) use self::tokens::lift_tokens;
 
 /// How often an attempt is planned again because others were faster, before it is given up as undone.
 const MAX_ROUNDS: usize = 32;

@@ -1,11 +1,10 @@
-//! Raising all tokens, after etcd was restored from a snapshot.
+//! Lifting all tokens, after etcd was restored from a snapshot.
 //!
 //! A restored etcd counts its revisions from the snapshot on, so tokens that were given out since would be given
 //! out again. The base is added to every token; raised above the highest token that can have been given out, it
 //! makes the next one larger than all of them.
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use ferrolho_core::FencingToken;
 use tokio::time::Instant;
 
 use super::commit::parse_base;
@@ -16,24 +15,19 @@ use super::members::{Effort, Members};
 use super::record::MAX_BASE;
 use super::requests::Cluster;
 use super::{ENGINE_TIMEOUT, EtcdOpenError};
+use crate::Lift;
 
-/// Sees to it that every further token of this store is above `above`. Returns the base that does so. Servers
+/// Lifts every further token of this store. Returns the base that does so, which all of them are above. Servers
 /// that are running take it up by themselves; locks that live keep their tokens.
-pub async fn raise_tokens(config: &EtcdConfig, above: FencingToken) -> Result<u64, EtcdOpenError> {
+pub(crate) async fn lift_tokens(config: &EtcdConfig, lift: Lift) -> Result<u64, EtcdOpenError> {
     let cluster = Cluster::new(Members::new(config)?);
     let keys = Keys::new(&config.prefix);
-    raise(&cluster, &keys, above.get())
+    raise(&cluster, &keys, lift)
         .await
         .map_err(|failure| EtcdOpenError::NoAnswer(failure.to_string()))
 }
 
-async fn raise(cluster: &Cluster, keys: &Keys, above: u64) -> Result<u64, Failure> {
-    if above > MAX_BASE {
-        return Err(Failure::new(
-            Kind::Denied,
-            format!("tokens can be raised up to {MAX_BASE}"),
-        ));
-    }
+async fn raise(cluster: &Cluster, keys: &Keys, lift: Lift) -> Result<u64, Failure> {
     let until = Instant::now() + ENGINE_TIMEOUT;
     loop {
         let reading = cluster.read(std::slice::from_ref(&keys.base), until).await?;
@@ -42,20 +36,27 @@ async fn raise(cluster: &Cluster, keys: &Keys, above: u64) -> Result<u64, Failur
             Some(value) => (parse_base(value.value())?, value.mod_revision()),
             None => (0, 0),
         };
-        if base >= above {
+        let lifted = lift.target(base);
+        if lifted > MAX_BASE {
+            return Err(Failure::new(
+                Kind::Denied,
+                format!("tokens can be lifted up to {MAX_BASE}"),
+            ));
+        }
+        if lifted == base {
             return Ok(base);
         }
-        // Raising twice to the same number changes nothing, so it may be repeated.
+        // Lifted twice, because the first answer was lost, they are lifted further than they need be.
         let txn = Txn::new()
             .when([Compare::mod_revision(
                 keys.base.clone(),
                 CompareOp::Equal,
                 revision,
             )])
-            .and_then([TxnOp::put(keys.base.clone(), above.to_string(), None)]);
+            .and_then([TxnOp::put(keys.base.clone(), lifted.to_string(), None)]);
         let committed = cluster.transact(txn, Effort::Repeat, until).await?;
         if committed.succeeded {
-            return Ok(above);
+            return Ok(lifted);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! nothing in the copy says so. This file does: it is written after each batch that drew tokens, so it also
 //! survives `kill -9`. It is not synced with each batch, so after a power loss it may be a little behind, and a
 //! snapshot of the whole directory or machine takes it back together with the database: for these there is
-//! `lift_tokens`. Nothing else rests on it, so failing to write it is worth one line in the log and no more.
+//! `ferrolho lift-tokens`. Nothing else rests on it, so failing to write it is worth one line in the log and no more.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -45,7 +45,7 @@ use shared::{Look, Phase, Shared};
 use writer::{Message, Waiting, Writer};
 
 pub use error::SqliteOpenError;
-pub use opening::lift_tokens;
+pub(crate) use opening::lift_tokens;
 
 /// How many attempts may wait for the writer; more are refused.
 const QUEUE_MAX_ATTEMPTS: usize = 16_384;

@@ -12,6 +12,7 @@ use super::file::DatabaseFile;
 use super::high_water::HighWater;
 use super::remembered;
 use super::rows::{self, Loaded};
+use crate::Lift;
 use crate::clock::{Clock, TimeSource};
 
 /// What the file beside the database is called that remembers the highest token.
@@ -78,23 +79,20 @@ fn older_than_seen(found: u64, seen: u64) -> String {
     )
 }
 
-/// Lifts the counter of fencing tokens in a file that no server has open, by so many, and says where it is now.
-///
-/// To be done after a back-up or a machine snapshot was restored: tokens that were drawn after it was taken would
-/// come again. The number must be larger than the number of grants since; a million is a good choice.
-pub fn lift_tokens(path: &Path, by: u64) -> Result<u64, SqliteOpenError> {
+/// Lifts the counter of fencing tokens in a file that no server has open, and says where it is now.
+pub(crate) fn lift_tokens(path: &Path, lift: Lift) -> Result<u64, SqliteOpenError> {
     let file = DatabaseFile::lock(path)?;
     let mut high_water = HighWater::open(&file.beside(HIGH_WATER_SUFFIX));
     let mut connection = connect(file.path())?;
-    let mut lift = || {
+    let mut raise = || {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let top = rows::load(&transaction)?.top_token.max(high_water.token());
-        let lifted = top.saturating_add(by).min(FencingToken::MAX.get());
+        let lifted = lift.target(top).min(FencingToken::MAX.get());
         rows::raise_counter(&transaction, lifted)?;
         transaction.commit()?;
         Ok(lifted)
     };
-    let lifted = lift().map_err(|cause| SqliteOpenError::sqlite(path, cause))?;
+    let lifted = raise().map_err(|cause| SqliteOpenError::sqlite(path, cause))?;
     high_water.raise(lifted);
     high_water.sync();
     // The connection first: closing the file gives up SQLite's locks on it.

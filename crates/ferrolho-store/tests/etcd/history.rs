@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferrolho_core::{EventKind, FencingToken};
-use ferrolho_store::etcd::{EtcdStore, raise_tokens};
-use ferrolho_store::{FeedItem, Store, StoreError};
+use ferrolho_store::etcd::EtcdStore;
+use ferrolho_store::{FeedItem, Lift, Store, StoreError, StoreUrl, lift_tokens};
 use ferrolho_testkit::{Etcd, Proxy};
 use tokio::time::{Instant, sleep};
 
@@ -108,7 +108,9 @@ async fn a_restored_back_up_is_noticed_and_tokens_can_be_raised() {
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
     let above = FencingToken::new(highest.into()).unwrap();
-    assert_eq!(raise_tokens(&config(&etcd.url()), above).await.unwrap(), highest);
+    let url: StoreUrl = etcd.url().parse().unwrap();
+    let lifted = lift_tokens(&url, Lift::Above(above)).await.unwrap();
+    assert_eq!(lifted, highest);
     let store = open(&etcd).await;
     let live = must(&store, acquire("r", "a", 600)).await;
     assert!(live.lock.fencing_token > above);
@@ -117,9 +119,9 @@ async fn a_restored_back_up_is_noticed_and_tokens_can_be_raised() {
     // A server that runs takes a new base up by itself, and what lives keeps its token.
     let saved = find(&store, "saved").await.unwrap();
     let above = FencingToken::new((1 << 40) + 7).unwrap();
-    raise_tokens(&config(&etcd.url()), above).await.unwrap();
+    lift_tokens(&url, Lift::Above(above)).await.unwrap();
     assert_eq!(
-        raise_tokens(&config(&etcd.url()), live.lock.fencing_token)
+        lift_tokens(&url, Lift::Above(live.lock.fencing_token))
             .await
             .unwrap(),
         above.get()
@@ -130,4 +132,11 @@ async fn a_restored_back_up_is_noticed_and_tokens_can_be_raised() {
     assert_eq!(renewed.lock.fencing_token, live.lock.fencing_token);
     assert_eq!(find(&open(&etcd).await, "r").await.unwrap().lock, renewed.lock);
     assert_eq!(find(&store, "saved").await.unwrap().lock, saved.lock);
+
+    // By a number, from where it is now.
+    must_remove(&store, release(&renewed)).await;
+    let further = lift_tokens(&url, Lift::By(1000)).await.unwrap();
+    assert_eq!(further, above.get() + 1000);
+    let live = must(&store, acquire("r", "a", 600)).await;
+    assert!(live.lock.fencing_token.get() > renewed.lock.fencing_token.get() + 1000);
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ferrolho_core::{FencingToken, Write};
 use ferrolho_store::conformance::kit::{acquire, attempt, grant_to, holder, must, must_remove, release};
-use ferrolho_store::{Store, StoreError, lift_tokens};
+use ferrolho_store::{Lift, LiftError, Store, StoreError, StoreUrl, lift_tokens};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -19,6 +19,10 @@ async fn draw(store: &std::sync::Arc<dyn Store>, times: usize) -> u64 {
         must_remove(store, release(&live)).await;
     }
     last
+}
+
+async fn lift(path: &Path, by: u64) -> Result<u64, LiftError> {
+    lift_tokens(&StoreUrl::Sqlite(path.to_owned()), Lift::By(by)).await
 }
 
 fn counter(path: &Path) -> u64 {
@@ -67,16 +71,41 @@ async fn a_copy_that_runs_elsewhere_is_lifted_by_hand() {
     let store = open(&path);
     let last = draw(&store, 5).await;
     assert!(
-        lift_tokens(&path, 1000).is_err(),
+        lift(&path, 1000).await.is_err(),
         "not while a server has the file"
     );
     store.close().await;
     let elsewhere = TempDir::new().unwrap();
     let copy = elsewhere.path().join("x.db");
     std::fs::copy(&path, &copy).unwrap();
-    assert_eq!(lift_tokens(&copy, 1000).unwrap(), last + 1000);
+    assert_eq!(lift(&copy, 1000).await.unwrap(), last + 1000);
     assert_eq!(draw(&open(&copy), 1).await, last + 1001);
-    assert_eq!(lift_tokens(&copy, u64::MAX).ok(), None, "the server has it");
+    assert_eq!(lift(&copy, u64::MAX).await.ok(), None, "the server has it");
+}
+
+#[tokio::test]
+async fn tokens_are_lifted_above_one_that_is_known_and_no_file_is_made() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("x.db");
+    let url = StoreUrl::Sqlite(path.clone());
+    let above = Lift::Above(FencingToken::new(500).unwrap());
+    let refused = lift_tokens(&url, above).await;
+    assert!(matches!(refused, Err(LiftError::NoFile(_))), "{refused:?}");
+    assert!(!path.exists());
+    let store = open(&path);
+    draw(&store, 5).await;
+    store.close().await;
+    for _ in 0..2 {
+        assert_eq!(lift_tokens(&url, above).await.unwrap(), 500);
+    }
+    let store = open(&path);
+    assert_eq!(draw(&store, 1).await, 501);
+    store.close().await;
+    assert_eq!(lift_tokens(&url, above).await.unwrap(), 501);
+    assert!(matches!(
+        lift_tokens(&StoreUrl::Memory, above).await,
+        Err(LiftError::Memory)
+    ));
 }
 
 #[tokio::test]
@@ -112,7 +141,7 @@ async fn when_the_tokens_are_used_up_nothing_is_granted() {
     let live = must(&store, acquire("r", "a", 60)).await;
     store.close().await;
     let last = FencingToken::MAX.get();
-    assert_eq!(lift_tokens(&path, u64::MAX).unwrap(), last);
+    assert_eq!(lift(&path, u64::MAX).await.unwrap(), last);
     let store = open(&path);
     let refused = store.apply(attempt(vec![acquire("s", "a", 60)])).await;
     let Err(StoreError::Unavailable(cause)) = refused else {

@@ -1,6 +1,7 @@
 //! The small commands: one file each.
 
 pub(crate) mod acquire;
+pub(crate) mod lift_tokens;
 pub(crate) mod list;
 pub(crate) mod pages;
 pub(crate) mod release;

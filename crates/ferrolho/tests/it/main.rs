@@ -28,6 +28,7 @@ mod protocol;
 mod queries;
 mod queue;
 mod race;
+mod restore;
 mod seed;
 mod sets;
 #[cfg(feature = "etcd")]

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
@@ -127,9 +127,14 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
+    /// Its SQLite file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.path().join("ferrolho.db")
+    }
+
     /// Opens its SQLite file, as an operator would.
     pub(crate) fn database(&self) -> rusqlite::Connection {
-        let database = rusqlite::Connection::open(self.dir.path().join("ferrolho.db")).unwrap();
+        let database = rusqlite::Connection::open(self.file()).unwrap();
         database.busy_timeout(super::PATIENCE).unwrap();
         database
     }
