@@ -1,25 +1,29 @@
 //! Opens what a power cut leaves, with the real engine, and compares it with what callers were told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ferrolho_core::{Cause, Change, Expected, Holder, Lock, Mark, Owner, Resource, Timestamp, Ttl, Write};
+use ferrolho_core::{Cause, Change, Expected, Holder, Mark, Owner, Resource, Timestamp, Ttl, Write};
 use ferrolho_store::clock::{HostTime, TimeSource};
 use ferrolho_store::{Attempt, ListQuery, Outcome, SqliteStore, Store};
-use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
 use tokio::time::Instant;
 
 use crate::disk::{Disk, Image, Survival, lay_out};
-use crate::load::{Act, Asked, Grant};
+use crate::known::Known;
+use crate::load::{Act, Asked};
 use crate::record::Record;
 use crate::trace::{CallerId, Event};
 
 /// How many disks are opened at a time.
 const WORKERS: usize = 2;
+
+/// How large the index of a log is at least.
+const INDEX_BYTES: usize = 32 * 1024;
 
 /// More locks than there are.
 const ALL_LOCKS: usize = 1_000_000;
@@ -27,8 +31,8 @@ const ALL_LOCKS: usize = 1_000_000;
 /// A request that has arrived at the server, and whether its answer had begun to leave.
 #[derive(Clone, Debug)]
 pub(crate) struct Fact {
-    asked: Asked,
-    is_answered: bool,
+    pub(crate) asked: Asked,
+    pub(crate) is_answered: bool,
 }
 
 /// What a power cut left, and what was known then.
@@ -36,6 +40,8 @@ pub(crate) struct Fact {
 pub(crate) struct Case {
     pub(crate) image: Image,
     pub(crate) facts: Vec<Fact>,
+    /// What is left of the log's index, which is memory and no more: nothing, or anything.
+    index: Option<Vec<u8>>,
     /// When the power was cut, for whoever reads of a failure.
     pub(crate) when: String,
 }
@@ -129,6 +135,11 @@ impl<'a> Judge<'a> {
             give(Case {
                 image: disk.after_a_power_cut(survival, &mut dice),
                 facts: self.facts(moment),
+                index: dice.random::<bool>().then(|| {
+                    let mut index = vec![0; INDEX_BYTES];
+                    dice.fill(&mut index[..]);
+                    index
+                }),
                 when: format!("power cut after event {moment}, {survival:?} of what was not synced"),
             });
         }
@@ -182,6 +193,7 @@ impl Act {
             Self::Renew { end, .. } => end.is_some(),
             // What became of it is known by the record alone.
             Self::Release { .. } => false,
+            Self::Look { .. } => true,
         }
     }
 }
@@ -191,6 +203,9 @@ impl Case {
         let directory = tempfile::tempdir().unwrap();
         lay_out(&self.image, directory.path());
         let path = directory.path().join("ferrolho.db");
+        if let Some(index) = &self.index {
+            std::fs::write(directory.path().join("ferrolho.db-shm"), index).unwrap();
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -252,156 +267,6 @@ async fn draw_a_token(store: &SqliteStore) -> u64 {
     match store.apply(attempt).await {
         Ok(Outcome::Applied(locks)) => locks[0].as_ref().unwrap().lock.fencing_token.get(),
         other => panic!("a new lock is not granted: {other:?}"),
-    }
-}
-
-/// What was told of the locks, by name.
-struct Known<'a> {
-    names: BTreeMap<&'a str, Told<'a>>,
-    /// Sets of which nobody has been told: all or none.
-    open_sets: Vec<&'a [Grant]>,
-    /// The highest token that anybody was told of.
-    highest: u64,
-}
-
-/// What was told of one lock.
-#[derive(Default)]
-struct Told<'a> {
-    grants: Vec<(&'a Grant, &'a str, bool)>,
-    /// Owners whose grants may have been made though no token is known.
-    may_have: Vec<&'a str>,
-    /// Tokens whose release has arrived, and whether it was answered.
-    releases: Vec<(u64, bool)>,
-    /// Tokens, their new ends if known, and whether the renewal was answered.
-    renewals: Vec<(u64, Option<&'a str>, bool)>,
-}
-
-impl<'a> Known<'a> {
-    fn from(facts: &'a [Fact]) -> Self {
-        let mut known = Self {
-            names: BTreeMap::new(),
-            open_sets: Vec::new(),
-            highest: 0,
-        };
-        for Fact { asked, is_answered } in facts {
-            match &asked.act {
-                Act::Acquire {
-                    owner,
-                    granted: Some(granted),
-                    ..
-                } => {
-                    for grant in granted {
-                        known.lock(&grant.name).grants.push((grant, owner, *is_answered));
-                        if *is_answered {
-                            known.highest = known.highest.max(grant.token);
-                        }
-                    }
-                    if !is_answered {
-                        known.open_sets.push(granted);
-                    }
-                }
-                Act::Acquire {
-                    owner,
-                    names,
-                    granted: None,
-                } => {
-                    for name in names {
-                        known.lock(name).may_have.push(owner);
-                    }
-                }
-                Act::Renew { name, token, end } => {
-                    known
-                        .lock(name)
-                        .renewals
-                        .push((*token, end.as_deref(), *is_answered));
-                }
-                Act::Release { name, token } => known.lock(name).releases.push((*token, *is_answered)),
-            }
-        }
-        known
-    }
-
-    fn lock(&mut self, name: &'a str) -> &mut Told<'a> {
-        self.names.entry(name).or_default()
-    }
-
-    fn compare(&self, found: &BTreeMap<String, Lock>) -> Result<(), String> {
-        for (name, told) in &self.names {
-            told.compare(found.get(*name))
-                .map_err(|what| format!("{name}: {what}"))?;
-        }
-        if let Some(name) = found.keys().find(|name| !self.names.contains_key(name.as_str())) {
-            return Err(format!("{name} is there, and nobody had asked for it"));
-        }
-        for set in &self.open_sets {
-            let is_there = |grant: &&Grant| {
-                found
-                    .get(&grant.name)
-                    .is_some_and(|lock| lock.fencing_token.get() == grant.token)
-            };
-            let there = set.iter().filter(is_there).count();
-            if there != 0 && there != set.len() {
-                return Err(format!("{there} of a set of {} are there: {set:?}", set.len()));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Told<'_> {
-    fn compare(&self, found: Option<&Lock>) -> Result<(), String> {
-        let last = self
-            .grants
-            .iter()
-            .filter(|(_, _, is_answered)| *is_answered)
-            .max_by_key(|(grant, _, _)| grant.token);
-        let Some(lock) = found else {
-            let is_released = |token| self.releases.iter().any(|(released, _)| *released == token);
-            return match last {
-                Some((grant, owner, _)) if !is_released(grant.token) => {
-                    Err(format!("the grant of {owner} with token {} is lost", grant.token))
-                }
-                _ => Ok(()),
-            };
-        };
-        let token = lock.fencing_token.get();
-        if let Some((grant, _, _)) = last
-            && token < grant.token
-        {
-            return Err(format!(
-                "token {token} is back, and the grant with token {} is lost",
-                grant.token
-            ));
-        }
-        if self.releases.contains(&(token, true)) {
-            return Err(format!("the release of token {token} is lost"));
-        }
-        let of_token = self.grants.iter().find(|(grant, _, _)| grant.token == token);
-        let owner = lock.owner.as_str();
-        match of_token {
-            Some((grant, granted_to, _)) if *granted_to == owner => self.compare_end(grant, lock),
-            None if self.may_have.contains(&owner) => Ok(()),
-            _ => Err(format!("{owner} has token {token}, which nobody granted")),
-        }
-    }
-
-    /// The end is that of the last answered grant or renewal, or of one that was under way.
-    fn compare_end(&self, grant: &Grant, lock: &Lock) -> Result<(), String> {
-        let renewals = || self.renewals.iter().filter(|(token, _, _)| *token == grant.token);
-        let answered = renewals().rfind(|(_, _, is_answered)| *is_answered);
-        let certain = answered.map_or(Some(grant.end.as_str()), |(_, end, _)| *end);
-        let mut possible = renewals()
-            .filter(|(_, _, is_answered)| !is_answered)
-            .map(|(_, end, _)| *end);
-        let end = lock.expires_at.to_string();
-        let fits = |candidate: Option<&str>| candidate.is_none_or(|candidate| candidate == end);
-        if fits(certain) || possible.any(fits) {
-            return Ok(());
-        }
-        Err(format!(
-            "a renewal of token {} is lost: it ends at {end}, and not at {certain:?}",
-            grant.token
-        ))
     }
 }
 

@@ -41,6 +41,11 @@ pub(crate) enum Act {
         name: String,
         token: u64,
     },
+    /// Somebody else saw the lock.
+    Look {
+        owner: String,
+        seen: Grant,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -128,26 +133,35 @@ fn many(server: &Serving, prefix: &str, callers: usize, rounds: usize, names: us
     });
 }
 
-/// Likewise, until the server is killed in the middle of it.
+/// Likewise, until the server is killed in the middle of it. Somebody looks at what the others take: what is seen
+/// counts as told.
 fn until_killed(server: &Serving, prefix: &str, callers: usize) {
-    let answers = AtomicUsize::new(0);
+    let rounds: Vec<_> = (0..callers).map(|_| AtomicUsize::new(0)).collect();
+    let name = |caller: usize, round: usize| format!("{prefix}-{caller}-{round}");
     thread::scope(|scope| {
-        for caller in 0..callers {
-            let answers = &answers;
+        for (caller, at) in rounds.iter().enumerate() {
             scope.spawn(move || {
                 let mut to_server = Caller::to(server);
                 for round in 0.. {
-                    let name = format!("{prefix}-{caller}-{round}");
-                    if to_server.round(&[name], round, &json!({})).is_err() {
+                    at.store(round, Ordering::Relaxed);
+                    if to_server
+                        .round(&[name(caller, round)], round, &json!({}))
+                        .is_err()
+                    {
                         return;
                     }
-                    answers.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        until("there is load", || {
-            (answers.load(Ordering::Relaxed) > 10 * callers).then_some(())
+        scope.spawn(|| {
+            let mut looking = Caller::to(server);
+            let mut each = rounds.iter().enumerate().cycle();
+            while let Some((caller, at)) = each.next()
+                && looking.look(&name(caller, at.load(Ordering::Relaxed))).is_ok()
+            {}
         });
+        let done = || rounds.iter().map(|at| at.load(Ordering::Relaxed)).sum::<usize>();
+        until("there is load", || (done() > 10 * callers).then_some(()));
         server.traced.kill();
     });
 }
@@ -293,6 +307,19 @@ impl<'a> Caller<'a> {
         answer.map(drop)
     }
 
+    fn look(&mut self, name: &str) -> io::Result<()> {
+        let nth = self.requests;
+        let lock = self.call("GET", &format!("/locks/{name}"), &Value::Null)?;
+        if let Some(owner) = lock["owner"].as_str() {
+            let act = Act::Look {
+                owner: owner.to_owned(),
+                seen: Grant::read(&lock),
+            };
+            self.note(nth, act);
+        }
+        Ok(())
+    }
+
     fn note(&self, nth: usize, act: Act) {
         let asked = Asked {
             caller: self.id,
@@ -321,7 +348,8 @@ impl<'a> Caller<'a> {
             }
         }
         let head = head.to_ascii_lowercase();
-        assert!(head.starts_with("http/1.1 20"), "{method} {path}: {head}");
+        let is_well = head.starts_with("http/1.1 20") || method == "GET" && head.starts_with("http/1.1 404");
+        assert!(is_well, "{method} {path}: {head}");
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "));

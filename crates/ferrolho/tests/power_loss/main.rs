@@ -19,6 +19,7 @@
 
 mod disk;
 mod judge;
+mod known;
 mod load;
 mod record;
 mod server;
