@@ -13,6 +13,7 @@ mod output;
 mod run;
 mod serve;
 mod span;
+mod supervisor;
 mod warnings;
 
 use std::process::ExitCode;

@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 pub(crate) use crate::config::ServeArgs;
 use crate::config::{Config, LogFormat};
+use crate::supervisor::Supervisor;
 
 /// For how long after the signal to stop new connections are still taken, so that holders can release.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -70,20 +71,21 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         metrics = Some((listener, only_metrics));
     }
     let stopping = Arc::clone(&service);
+    let supervisor = Supervisor::from_env();
+    let told = supervisor.clone();
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {},
             _ = interrupt.recv() => {},
         }
         info!("stopping: no new locks are taken, renewals and releases go on");
+        told.stopping();
         stopping.shut_down();
         tokio::time::sleep(DRAIN).await;
     };
-    announce(&format!(
-        "ferrolho {} listening on http://{address} (store {})",
-        env!("CARGO_PKG_VERSION"),
-        config.store
-    ));
+    let ready = format!("listening on http://{address} (store {})", config.store);
+    announce(&format!("ferrolho {} {ready}", env!("CARGO_PKG_VERSION")));
+    supervisor.ready(&ready);
     let serving = ferrolho_server::serve(listener, http, config.connections, stop);
     // Metrics go on until the process ends, so that its stop can be watched too.
     let served = match metrics {

@@ -36,6 +36,7 @@ mod shared;
 mod shutdown;
 mod soak;
 mod streams;
+mod supervisor;
 mod support;
 mod time;
 mod tokens;
