@@ -199,6 +199,16 @@ impl Act {
 }
 
 impl Case {
+    /// Files that are there before any power cut.
+    pub(crate) fn new(image: Image, facts: Vec<Fact>) -> Self {
+        Self {
+            image,
+            facts,
+            index: None,
+            when: "at first".to_owned(),
+        }
+    }
+
     fn judge(&self) -> Result<(), String> {
         let directory = tempfile::tempdir().unwrap();
         lay_out(&self.image, directory.path());

@@ -17,11 +17,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod caller;
 mod disk;
 mod judge;
 mod known;
 mod load;
 mod record;
+mod seed;
 mod server;
 mod trace;
 
@@ -89,4 +91,14 @@ fn a_second_loss_during_the_start_loses_nothing() {
         let findings = Judge::new(&second).try_disks(DISKS_OF_A_START, SEED);
         assert!(findings.is_empty(), "{when}, then: {}", findings.join("\n"));
     }
+}
+
+/// The first start on a file with the seed's bare table, which it brings to another shape and another journal mode.
+#[test]
+fn a_loss_during_the_first_start_on_a_seed_file_loses_nothing() {
+    let Some(record) = seed::record_a_first_start() else {
+        return;
+    };
+    let findings = Judge::new(&record).try_disks(DISKS_FOR_A_MUTANT, SEED);
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
 }

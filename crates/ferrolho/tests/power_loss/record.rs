@@ -112,7 +112,7 @@ impl Recorder {
 }
 
 /// Whether writes can be recorded here.
-fn can_trace() -> bool {
+pub(crate) fn can_trace() -> bool {
     let has_strace = Command::new("strace").arg("--version").output().is_ok();
     if !has_strace {
         ferrolho_testkit::missing("the record of writes", "Debian's package strace");
