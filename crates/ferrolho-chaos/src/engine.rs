@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -85,7 +86,7 @@ impl Engine {
     pub(crate) fn store(&self, server: usize) -> String {
         match self {
             Self::Memory => "memory:".to_owned(),
-            Self::Sqlite(volume) => format!("sqlite:{}", volume.path.join("ferrolho.db").display()),
+            Self::Sqlite(volume) => format!("sqlite:{}", volume.database().display()),
             Self::Postgres {
                 server: database,
                 cables,
@@ -167,6 +168,15 @@ impl CableFault {
     ];
 }
 
+/// What another program does with a SQLite file for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intrusion {
+    /// The log cannot start over.
+    Reads,
+    /// Nobody else can write.
+    Writes,
+}
+
 /// Where a SQLite file lies: a small volume of its own, that can be filled. Only root may make one.
 #[derive(Debug)]
 pub(crate) struct Volume {
@@ -198,6 +208,22 @@ impl Volume {
     /// Whether the volume can be filled.
     pub(crate) fn can_be_filled(&self) -> bool {
         self.is_mounted
+    }
+
+    /// Where the locks are.
+    fn database(&self) -> PathBuf {
+        self.path.join("ferrolho.db")
+    }
+
+    /// Begins a transaction on the database, as another program may, that reads or keeps others from writing.
+    pub(crate) fn intrude(&self, how: Intrusion) -> Result<rusqlite::Connection> {
+        let database = rusqlite::Connection::open(self.database())?;
+        database.busy_timeout(Duration::from_secs(5))?;
+        database.execute_batch(match how {
+            Intrusion::Reads => "BEGIN; SELECT count(*) FROM distributed_locks",
+            Intrusion::Writes => "BEGIN IMMEDIATE",
+        })?;
+        Ok(database)
     }
 
     /// Fills it to the last block.

@@ -8,6 +8,7 @@
 mod client;
 mod court;
 mod engine;
+mod fault;
 mod http;
 mod report;
 mod run;

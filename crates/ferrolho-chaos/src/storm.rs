@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use crate::engine::{CableFault, Engine, break_cable};
+use crate::engine::{CableFault, Engine, Intrusion, break_cable};
+use crate::fault::{Fault, Mending};
 use crate::http::{Caller, Request};
 use crate::run::Run;
 use crate::server::{Server, State};
-use crate::weather::Reach;
 
 /// How soon after the end of a fault every server must grant and release again.
 pub(crate) const HEAL_LIMIT: Duration = Duration::from_secs(20);
@@ -29,44 +29,6 @@ const PEACE_MILLIS: Range<u64> = 200..2500;
 
 /// How far a wall clock is stepped, in seconds.
 const STEPS: [i64; 8] = [2, -2, 30, -30, 3600, -3600, 86_400, -86_400];
-
-/// What is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    Kill,
-    Stop,
-    Pause,
-    Cable(CableFault),
-    ClockStep,
-    FullDisk,
-    /// The way from a server to its engine, or to one member of it.
-    EngineCable(CableFault),
-    DatabaseRestart,
-    DatabaseCrash,
-    SessionsEnded,
-    LeaderKilled,
-    LeaderPaused,
-    MemberKilled,
-    ClusterRestart,
-}
-
-/// How it is mended.
-#[derive(Debug)]
-enum Mending {
-    /// It is over already.
-    None,
-    Start(usize),
-    Resume(usize),
-    HealCable {
-        server: usize,
-        cable: usize,
-    },
-    HealEngineCables(usize),
-    FreeDisk,
-    BootDatabase,
-    BootMembers(Vec<usize>),
-    ResumeMember(usize),
-}
 
 /// Everything that can be broken.
 #[derive(Debug)]
@@ -158,10 +120,13 @@ impl Storm {
             choices.extend([Fault::ClockStep, Fault::ClockStep]);
         }
         match &self.engine {
-            Engine::Sqlite(volume) if volume.can_be_filled() && !self.disk_is_full => {
-                choices.extend([Fault::FullDisk, Fault::FullDisk]);
+            Engine::Memory => {}
+            Engine::Sqlite(volume) => {
+                choices.extend([Intrusion::Reads, Intrusion::Writes].map(Fault::Intrusion));
+                if volume.can_be_filled() && !self.disk_is_full {
+                    choices.extend([Fault::FullDisk, Fault::FullDisk]);
+                }
             }
-            Engine::Memory | Engine::Sqlite(_) => {}
             Engine::Postgres { .. } => {
                 choices.extend(CableFault::ALL.map(Fault::EngineCable));
                 if !self.database_is_away {
@@ -234,13 +199,21 @@ impl Storm {
                 }
                 Mending::HealEngineCables(server)
             }
-            fault => self.break_engine(fault)?,
+            fault => self.break_engine(run, fault)?,
         })
     }
 
-    fn break_engine(&mut self, fault: Fault) -> Result<Mending> {
+    fn break_engine(&mut self, run: &Run, fault: Fault) -> Result<Mending> {
         Ok(match (&mut self.engine, fault) {
             (Engine::Memory, _) => Mending::None,
+            (Engine::Sqlite(volume), Fault::Intrusion(how)) => match block_in_place(|| volume.intrude(how)) {
+                Ok(database) => Mending::EndIntrusion(database),
+                // The disk may be full.
+                Err(cause) => {
+                    run.court.note(&format!("STORM no intrusion: {cause}"));
+                    Mending::None
+                }
+            },
             (Engine::Sqlite(volume), _) => {
                 volume.fill()?;
                 self.disk_is_full = true;
@@ -299,6 +272,7 @@ impl Storm {
                 }
                 self.disk_is_full = false;
             }
+            Mending::EndIntrusion(database) => drop(database),
             Mending::BootDatabase => {
                 if let Engine::Postgres { server, .. } = &mut self.engine {
                     block_in_place(|| server.boot());
@@ -338,55 +312,4 @@ async fn try_out(caller: &mut Caller, probe: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-impl Fault {
-    fn reach(self, server: usize) -> Reach {
-        match self {
-            Self::Kill
-            | Self::Stop
-            | Self::Pause
-            | Self::Cable(_)
-            | Self::ClockStep
-            | Self::EngineCable(_) => Reach::Server(server),
-            _ => Reach::All,
-        }
-    }
-
-    /// Its name in the table.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "fault: kill -9",
-            Self::Stop => "fault: SIGTERM",
-            Self::Pause => "fault: SIGSTOP and SIGCONT",
-            Self::Cable(how) => how.name().0,
-            Self::ClockStep => "fault: step of a wall clock",
-            Self::FullDisk => "fault: full disk",
-            Self::EngineCable(how) => how.name().1,
-            Self::DatabaseRestart => "fault: database restarted",
-            Self::DatabaseCrash => "fault: database crashed",
-            Self::SessionsEnded => "fault: database sessions ended",
-            Self::LeaderKilled => "fault: leader killed",
-            Self::LeaderPaused => "fault: leader stopped and continued",
-            Self::MemberKilled => "fault: member killed",
-            Self::ClusterRestart => "fault: all members killed",
-        }
-    }
-}
-
-impl CableFault {
-    /// Its names in the table: before a server, and behind it.
-    fn name(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Cut => ("fault: connections cut", "fault: connections to the store cut"),
-            Self::Refuse => ("fault: connections refused", "fault: store refuses connections"),
-            Self::Hold => ("fault: network held up", "fault: network to the store held up"),
-            Self::HoldAnswers => ("fault: answers held up", "fault: answers of the store held up"),
-            Self::Lose => (
-                "fault: connections half-open",
-                "fault: connections to the store half-open",
-            ),
-            Self::LoseAnswers => ("fault: answers lost", "fault: answers of the store lost"),
-        }
-    }
 }
