@@ -12,6 +12,8 @@ mod exit;
 mod output;
 mod run;
 mod serve;
+#[cfg(test)]
+mod settings_table;
 mod span;
 mod supervisor;
 mod warnings;

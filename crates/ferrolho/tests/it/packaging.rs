@@ -76,6 +76,20 @@ fn every_metric_of_the_dashboard_is_there_and_none_is_left_out() {
 }
 
 #[test]
+fn every_alert_is_explained() {
+    let page = include_str!("../../../../docs/operations.md");
+    let alerts: Vec<&str> = RULES
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(alerts.len() > 10);
+    for alert in &alerts {
+        assert!(page.contains(&format!("**{alert}**: ")), "{alert}");
+    }
+    assert_eq!(page.matches("**Ferrolho").count(), alerts.len(), "one too many");
+}
+
+#[test]
 fn the_alerts_fire_on_what_they_are_for() {
     promtool(&["test", "rules", RULE_TESTS], "");
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::support::{Server, ferrolho};
 
@@ -69,6 +71,37 @@ fn a_whole_directory_put_back_is_lifted_by_one_command() {
     assert_eq!(code, 0, "{said}");
     server.start_again();
     assert!(draw(&server, 1) > seen.max(2000));
+}
+
+/// As docs/operations.md has it.
+#[test]
+fn a_copy_taken_while_the_server_works_is_whole() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy.db");
+    let done = AtomicBool::new(false);
+    let (held, top) = thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let mut number = 0;
+            while !done.load(Ordering::Relaxed) {
+                server.acquire(&format!("busy-{number}"), "b", 600).granted();
+                number += 1;
+            }
+        });
+        let held = server.acquire("held", "a", 600).granted();
+        let into = format!("VACUUM INTO '{}'", copy.display());
+        server.database().execute_batch(&into).unwrap();
+        done.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        (held, draw(&server, 1))
+    });
+    let (code, said) = lift(&copy, &[]);
+    assert_eq!(code, 0, "{said}");
+    let restored = Server::on_file(|file| {
+        fs::copy(&copy, file).unwrap();
+    });
+    assert_eq!(restored.find("held").lock(), held);
+    assert!(draw(&restored, 1) > top + 900_000);
 }
 
 #[test]
