@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::ValueEnum;
 use ferrolho_testkit::{Etcd, Flow, Postgres, PostgresOptions, Proxy};
+use serde_json::Value;
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -115,6 +116,24 @@ impl Engine {
         if let Self::Postgres { server, .. } = self {
             server.terminate_sessions(DATABASE, "%");
         }
+    }
+}
+
+impl Engine {
+    /// Has a cluster forget all but its present state.
+    pub(crate) fn compact(&self) -> Result<()> {
+        let Self::Etcd { cluster, .. } = self else {
+            return Ok(());
+        };
+        let control = |arguments: &[&str]| {
+            let limit = ["--command-timeout", "2s"];
+            cluster
+                .try_control(&[&limit, arguments].concat())
+                .map_err(|cause| anyhow!(cause))
+        };
+        let state: Value = serde_json::from_str(&control(&["get", "nothing", "-w", "json"])?)?;
+        let revision = state["header"]["revision"].as_u64().context("a revision")?;
+        control(&["compact", &revision.to_string()]).map(drop)
     }
 }
 

@@ -22,7 +22,10 @@ pub(crate) enum Fault {
     LeaderKilled,
     LeaderPaused,
     MemberKilled,
+    MajorityKilled,
     ClusterRestart,
+    /// The cluster forgets its history, and with it what watches that are behind still need.
+    Compaction,
 }
 
 /// How it is mended.
@@ -75,6 +78,8 @@ impl Fault {
             Self::LeaderKilled => "fault: leader killed",
             Self::LeaderPaused => "fault: leader stopped and continued",
             Self::MemberKilled => "fault: member killed",
+            Self::MajorityKilled => "fault: majority killed",
+            Self::Compaction => "fault: history compacted",
             Self::ClusterRestart => "fault: all members killed",
         }
     }

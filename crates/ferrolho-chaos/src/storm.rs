@@ -136,7 +136,9 @@ impl Storm {
             }
             Engine::Etcd { .. } => {
                 choices.extend(CableFault::ALL.map(Fault::EngineCable));
+                choices.push(Fault::Compaction);
                 if self.members_away.is_empty() {
+                    choices.push(Fault::MajorityKilled);
                     choices.extend([Fault::LeaderKilled, Fault::LeaderKilled, Fault::LeaderPaused]);
                     choices.extend([Fault::LeaderPaused, Fault::MemberKilled, Fault::ClusterRestart]);
                 }
@@ -231,10 +233,17 @@ impl Storm {
                 });
                 Mending::BootDatabase
             }
+            (engine @ Engine::Etcd { .. }, Fault::Compaction) => {
+                if let Err(cause) = block_in_place(|| engine.compact()) {
+                    run.court.note(&format!("STORM no compaction: {cause}"));
+                }
+                Mending::None
+            }
             (Engine::Etcd { cluster, .. }, fault) => {
                 let (members, is_pause) = match fault {
                     Fault::LeaderPaused => (vec![block_in_place(|| cluster.leader())], true),
                     Fault::LeaderKilled => (vec![block_in_place(|| cluster.leader())], false),
+                    Fault::MajorityKilled => ((1..cluster.count()).collect(), false),
                     Fault::ClusterRestart => ((0..cluster.count()).collect(), false),
                     _ => (vec![self.dice.random_range(0..cluster.count())], false),
                 };
