@@ -193,9 +193,10 @@ impl Storm {
             Fault::EngineCable(how) => {
                 let cables = self.engine.cables(server);
                 // One of them, or all.
-                let one = self.dice.random_range(0..=cables.len());
+                let all = cables.len();
+                let one = self.dice.random_range(0..=all);
                 for (at, cable) in cables.into_iter().enumerate() {
-                    if at == one || one == 0 {
+                    if at == one || one == all {
                         break_cable(cable, how);
                     }
                 }

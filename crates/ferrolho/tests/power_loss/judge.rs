@@ -241,6 +241,12 @@ impl Case {
             if next <= known.highest {
                 return Err(format!("a token comes again: {next} after {}", known.highest));
             }
+            let health = store.check().await.unwrap();
+            if let Some(warning) = health.warnings.iter().find(|warning| warning.contains("older")) {
+                return Err(format!(
+                    "a power cut is taken for a copy that was put back: {warning}"
+                ));
+            }
             store.close().await;
             Ok(())
         })?;
