@@ -101,6 +101,38 @@ mod tests {
         assert_eq!(reader.last_id(), Some("7-3"));
     }
 
+    /// However the stream is broken, and wherever the network cuts it, the events are the same.
+    #[test]
+    fn a_broken_stream_is_read_alike_however_it_is_cut() {
+        use ferrolho_testkit::fuzz::{broken, try_all};
+        use proptest::prelude::*;
+
+        const STREAMS: &[&str] = &[
+            "retry: 1000\n\nid: 1-2-0\ndata: {\"kind\":\"acquired\"}\n\n: alive\n\nid: 1-3-0\n\n",
+            "event: reset\ndata: {}\n\nid: 1-4-0\ndata: a\ndata: b\n\n",
+        ];
+        let inputs = (broken(STREAMS), prop::collection::vec(1..40usize, 1..8));
+        try_all(1_000, &inputs, |(stream, cuts)| {
+            let whole = Reader::default().take(&stream);
+            let mut reader = Reader::default();
+            let (mut pieces, mut rest, mut cuts) = (Vec::new(), stream.as_slice(), cuts.iter().cycle());
+            while !rest.is_empty() {
+                let cut = cuts.next().copied().unwrap_or(1).min(rest.len());
+                let (piece, behind) = rest.split_at(cut);
+                match reader.take(piece) {
+                    Ok(some) => pieces.extend(some),
+                    Err(_) => return Ok(()),
+                }
+                rest = behind;
+            }
+            prop_assert_eq!(
+                pieces,
+                whole.map_err(|_| TestCaseError::fail("refused when whole"))?
+            );
+            Ok(())
+        });
+    }
+
     #[test]
     fn an_endless_line_is_refused() {
         let mut reader = Reader::default();

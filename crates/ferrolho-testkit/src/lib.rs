@@ -14,6 +14,7 @@
 mod certificates;
 mod engine;
 mod etcd;
+pub mod fuzz;
 mod pgbouncer;
 mod postgres;
 mod proxy;

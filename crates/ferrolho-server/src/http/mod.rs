@@ -9,6 +9,8 @@
 mod call;
 mod events;
 mod form;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod health;
 mod locks;

@@ -13,6 +13,7 @@ mod config;
 mod docs;
 mod events;
 mod expiry;
+mod fuzz;
 mod guard;
 mod hang_ups;
 mod idempotency;
