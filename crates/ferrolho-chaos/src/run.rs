@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::court::Court;
@@ -32,6 +33,8 @@ pub(crate) struct Run {
     /// The run's seed, from which each client has its own.
     pub(crate) seed: u64,
     is_over: AtomicBool,
+    /// Grants that keepers were told of: name, token, and when they were asked for.
+    told_to_keepers: Mutex<Vec<(String, u64, Instant)>>,
 }
 
 impl Run {
@@ -43,12 +46,29 @@ impl Run {
             routes,
             seed,
             is_over: AtomicBool::new(false),
+            told_to_keepers: Mutex::default(),
         }
     }
 
     /// Whether clients should come to an end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes a grant that a keeper was told of.
+    pub(crate) fn keeper_was_told(&self, name: &str, token: u64, sent: Instant) {
+        self.keepers().push((name.to_owned(), token, sent));
+    }
+
+    /// All grants so far that keepers were told of.
+    pub(crate) fn told_to_keepers(&self) -> Vec<(String, u64, Instant)> {
+        self.keepers().clone()
+    }
+
+    fn keepers(&self) -> MutexGuard<'_, Vec<(String, u64, Instant)>> {
+        self.told_to_keepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn end(&self) {

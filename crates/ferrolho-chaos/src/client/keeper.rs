@@ -107,6 +107,7 @@ impl Keeper<'_> {
             Some(token) if token > above => {
                 court.count("grants");
                 court.count("grants kept");
+                self.voice.run.keeper_was_told(&name, token, since);
                 self.held.push(Kept { name, token, since });
             }
             Some(token) => court.accuse(&format!("TOKEN of {name} is {token} after {above}")),

@@ -1,8 +1,9 @@
-//! The clients: rivals for a few locks, keepers of locks of their own, and users of the client library.
+//! The clients: rivals for a few locks, keepers of locks of their own, users of the client library, and a watcher.
 
 mod guarded;
 mod keeper;
 mod rival;
+mod watcher;
 
 use std::sync::Arc;
 
@@ -15,8 +16,10 @@ use crate::run::{Route, Run};
 /// How many locks all rivals and guards fight for.
 const HOT_LOCKS: usize = 16;
 
-/// Starts so many clients.
+/// Starts so many clients, and the watcher.
 pub(crate) fn start(run: &Arc<Run>, count: usize) -> Vec<JoinHandle<()>> {
+    let shared = Arc::clone(run);
+    let watcher = tokio::spawn(async move { watcher::live(&shared).await });
     (0..count)
         .map(|number| {
             let run = Arc::clone(run);
@@ -29,6 +32,7 @@ pub(crate) fn start(run: &Arc<Run>, count: usize) -> Vec<JoinHandle<()>> {
                 _ => tokio::spawn(async move { guarded::live(&run, number, dice).await }),
             }
         })
+        .chain([watcher])
         .collect()
 }
 
