@@ -30,6 +30,7 @@ mod queries;
 mod queue;
 mod race;
 mod restore;
+mod security;
 mod seed;
 mod sets;
 #[cfg(feature = "etcd")]
