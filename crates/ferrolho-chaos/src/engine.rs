@@ -120,6 +120,15 @@ impl Engine {
 }
 
 impl Engine {
+    /// Waits until the engine, asked directly, does its work.
+    pub(crate) fn wait_until_up(&mut self) {
+        match self {
+            Self::Etcd { cluster, .. } => cluster.wait_until_up(),
+            // PostgreSQL was waited for when it was started.
+            Self::Memory | Self::Sqlite(_) | Self::Postgres { .. } => {}
+        }
+    }
+
     /// Has a cluster forget all but its present state.
     pub(crate) fn compact(&self) -> Result<()> {
         let Self::Etcd { cluster, .. } = self else {

@@ -83,8 +83,12 @@ impl Storm {
         sleep(Duration::from_millis(self.dice.random_range(millis))).await;
     }
 
-    /// Waits until every server grants and releases again.
+    /// Waits until every server grants and releases again. What counts is the time from when the engine itself does
+    /// its work again.
     async fn heal(&mut self, run: &Run) -> Result<()> {
+        let mended = Instant::now();
+        block_in_place(|| self.engine.wait_until_up());
+        run.court.time("recovery of the engine itself", mended.elapsed());
         let begun = Instant::now();
         for server in 0..self.servers.len() {
             if let Some(how) = self.servers[server].died()? {
