@@ -1,6 +1,7 @@
 //! The lock service and its HTTP face.
 
 mod http;
+mod pipeline;
 mod server;
 pub mod service;
 

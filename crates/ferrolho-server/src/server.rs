@@ -1,19 +1,24 @@
 //! The listening server: connections, their limits in time, and a stop that loses nothing.
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{Ready, ready};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum_server::Handle;
-use axum_server::accept::{TcpConfigAcceptor, TcpKeepaliveConfig, TcpSocketConfig};
-use hyper::Request;
+use axum_server::accept::{Accept, TcpConfigAcceptor, TcpKeepaliveConfig, TcpSocketConfig};
 use hyper::body::Incoming;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioTimer;
-use tower::service_fn;
+use tokio::net::TcpStream;
+use tower::{Service, service_fn};
 
-use crate::http::Http;
+use crate::http::{Body, Connected, Http};
+use crate::pipeline::{Piped, Pipeline};
 
 /// Limits in time on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +51,15 @@ pub async fn serve(
     http: Http,
     limits: ConnectionLimits,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let handle = Handle::new();
     let stopping = handle.clone();
     tokio::spawn(async move {
         stop.await;
         stopping.graceful_shutdown(Some(STOP_WITHIN));
     });
-    let keepalive = TcpKeepaliveConfig::new()
-        .time(PROBE_AFTER)
-        .interval(PROBE_EVERY)
-        .retries(PROBES);
-    let sockets = TcpSocketConfig::new().nodelay(true).keepalive(keepalive);
     let mut server = axum_server::from_tcp(listener)?
-        .acceptor(TcpConfigAcceptor::new(sockets))
+        .acceptor(Acceptor::new())
         .handle(handle)
         .first_request_timeout(limits.head_timeout);
     let builder = server.http_builder();
@@ -68,19 +68,74 @@ pub async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout);
     builder.http2().timer(TokioTimer::new());
-    let make_service = service_fn(move |peer: SocketAddr| {
-        let http = http.clone();
-        let connected = Arc::new(http.connected());
-        ready(Ok::<_, Infallible>(service_fn(
-            move |request: Request<Incoming>| {
-                let until_closed = Arc::clone(&connected);
-                let http = http.clone();
-                async move {
-                    let _open = until_closed;
-                    Ok::<_, Infallible>(http.answer(peer, request).await)
-                }
-            },
-        )))
-    });
+    let make_service =
+        service_fn(move |peer: SocketAddr| ready(Ok::<_, Infallible>(Caller::new(&http, peer))));
     server.serve(make_service).await
+}
+
+/// What is done with a new connection: it is probed when silent, and its requests are told apart.
+#[derive(Clone)]
+struct Acceptor {
+    tcp: TcpConfigAcceptor,
+}
+
+impl Acceptor {
+    fn new() -> Self {
+        let keepalive = TcpKeepaliveConfig::new()
+            .time(PROBE_AFTER)
+            .interval(PROBE_EVERY)
+            .retries(PROBES);
+        let sockets = TcpSocketConfig::new().nodelay(true).keepalive(keepalive);
+        Self {
+            tcp: TcpConfigAcceptor::new(sockets),
+        }
+    }
+}
+
+impl Accept<TcpStream, Caller> for Acceptor {
+    type Stream = Piped<TcpStream>;
+    type Service = Caller;
+    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, caller: Caller) -> Self::Future {
+        let accepted = self.tcp.accept(stream, caller).into_inner();
+        ready(accepted.map(|(stream, caller)| (Piped::new(stream, caller.pipeline.clone()), caller)))
+    }
+}
+
+/// Who is at the other end of a connection. Kept by every request, so that a connection counts as open until its
+/// last one has ended.
+#[derive(Clone)]
+struct Caller {
+    http: Http,
+    peer: SocketAddr,
+    pipeline: Pipeline,
+    _connected: Arc<Connected>,
+}
+
+impl Caller {
+    fn new(http: &Http, peer: SocketAddr) -> Self {
+        Self {
+            http: http.clone(),
+            peer,
+            pipeline: Pipeline::default(),
+            _connected: Arc::new(http.connected()),
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Caller {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        self.pipeline.take();
+        let caller = self.clone();
+        Box::pin(async move { Ok(caller.http.answer(caller.peer, &caller.pipeline, request).await) })
+    }
 }

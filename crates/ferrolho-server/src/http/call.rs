@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::Inner;
 use super::form::{Form, field_error};
 use super::problem::{Code, Problem};
+use crate::pipeline::Pipeline;
 
 /// The most bytes that a request body may have.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -23,6 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     pub(super) arrived: Instant,
+    pub(super) pipeline: &'a Pipeline,
 }
 
 impl Call<'_> {

@@ -32,7 +32,8 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
         key,
         arrived: call.arrived,
     };
-    match call.inner.service.acquire(request).await? {
+    let hurried = call.pipeline.is_pressing();
+    match call.inner.service.acquire_unless(hurried, request).await? {
         Acquired::Granted(mut locks) => Ok(Reply::ok(&AcquireAnswer {
             acquired: true,
             lock: locks.pop(),

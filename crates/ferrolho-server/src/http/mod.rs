@@ -36,6 +36,7 @@ use hyper::{Method, Request, Response};
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use crate::pipeline::Pipeline;
 use crate::service::Service;
 use call::Call;
 pub use guard::Guard;
@@ -121,7 +122,12 @@ impl Http {
     }
 
     /// Answers one request. Dropping the future means that the caller has hung up.
-    pub(crate) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(
+        &self,
+        peer: SocketAddr,
+        pipeline: &Pipeline,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
         let request_id = reply::request_id(&head.headers);
@@ -138,6 +144,7 @@ impl Http {
             head,
             body,
             arrived,
+            pipeline,
         };
         let outcome = AssertUnwindSafe(dispatch(route, call)).catch_unwind().await;
         let reply = match outcome {

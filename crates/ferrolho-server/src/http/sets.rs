@@ -37,7 +37,8 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
         key,
         arrived: call.arrived,
     };
-    match call.inner.service.acquire(request).await? {
+    let hurried = call.pipeline.is_pressing();
+    match call.inner.service.acquire_unless(hurried, request).await? {
         Acquired::Granted(locks) => Ok(Reply::ok(&AcquireSetAnswer {
             acquired: true,
             locks: Some(locks),

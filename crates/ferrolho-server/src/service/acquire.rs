@@ -25,12 +25,25 @@ impl Service {
     /// Dropping the future means that the caller is gone: it is passed over, and a grant that was made for it
     /// meanwhile is undone.
     pub async fn acquire(self: &Arc<Self>, request: AcquireRequest) -> Result<Acquired, Refusal> {
-        let end = self.acquire_or_wait(request).await;
+        self.acquire_unless(std::future::pending(), request).await
+    }
+
+    /// Takes one lock, or all of several; a wait for them is over when `hurried` resolves, as if its time were up.
+    pub async fn acquire_unless(
+        self: &Arc<Self>,
+        hurried: impl Future<Output = ()> + Send,
+        request: AcquireRequest,
+    ) -> Result<Acquired, Refusal> {
+        let end = self.acquire_or_wait(hurried, request).await;
         self.meters.acquired(&end);
         end
     }
 
-    async fn acquire_or_wait(self: &Arc<Self>, request: AcquireRequest) -> Result<Acquired, Refusal> {
+    async fn acquire_or_wait(
+        self: &Arc<Self>,
+        hurried: impl Future<Output = ()> + Send,
+        request: AcquireRequest,
+    ) -> Result<Acquired, Refusal> {
         if self.is_shutting_down() {
             return Err(Refusal::ShuttingDown);
         }
@@ -53,7 +66,7 @@ impl Service {
         } else if request.wait.is_none() {
             return self.held(&request, &key).await;
         }
-        self.wait_for(request, key, grant).await
+        self.wait_for(request, key, grant, hurried).await
     }
 
     /// Whether the caller holds all of the locks already: then it need not stand in line.

@@ -465,11 +465,20 @@ impl Queues {
         }
     }
 
-    /// Whether a grant for this place is on its way: then the commit answers its callers, not their deadlines.
-    pub(super) fn is_trying(&self, id: PlaceId) -> bool {
-        self.places
-            .get(&id)
-            .is_some_and(|place| place.trying != Trying::No)
+    /// This request's wait is over, maybe before its deadline. Tells whether a grant for its place is on its way:
+    /// then the end of that attempt answers it, granted or not.
+    pub(super) fn is_answered_by_try(&mut self, id: PlaceId, request: RequestId, now: Instant) -> bool {
+        let Some(place) = self
+            .places
+            .get_mut(&id)
+            .filter(|place| place.trying != Trying::No)
+        else {
+            return false;
+        };
+        for waiting in place.requests.iter_mut().filter(|waiting| waiting.id == request) {
+            waiting.deadline = waiting.deadline.min(now);
+        }
+        true
     }
 
     /// The attempt made its grant. If its caller is the newest of its place, the place is over and the caller's

@@ -6,7 +6,7 @@ use ferrolho_core::Grant;
 use ferrolho_store::clock;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::meters::WaitEnd;
 use super::queue::{PlaceId, PlaceKey, Request, RequestId};
@@ -16,22 +16,33 @@ use super::{AcquireRequest, Acquired, No, Refusal, Service, Verdict};
 const LAST_LOOK_WITHIN: std::time::Duration = std::time::Duration::from_millis(400);
 
 impl Service {
-    /// Stands in line until the grant, or until the time is up.
+    /// Stands in line until the grant, or until the time is up or the caller is in a hurry.
     pub(super) async fn wait_for(
         self: &Arc<Self>,
         request: AcquireRequest,
         key: PlaceKey,
         grant: Grant,
+        hurried: impl Future<Output = ()> + Send,
     ) -> Result<Acquired, Refusal> {
         let deadline = request.deadline();
         let mut ticket = self.enter(&request, &key, grant)?;
         // Standing in line comes before the look that makes it wait: whatever ends from now on is seen.
         self.poke(&key.resources);
-        let verdict = match timeout_at(deadline, &mut ticket.answer).await {
-            Ok(verdict) => verdict,
+        let verdict = tokio::select! {
+            biased;
+            verdict = &mut ticket.answer => Some(verdict),
+            () = sleep_until(deadline) => None,
+            () = hurried => None,
+        };
+        let is_answered_by_try = || {
+            let mut queues = self.queues.lock();
+            queues.is_answered_by_try(ticket.place, ticket.request, Instant::now())
+        };
+        let verdict = match verdict {
+            Some(verdict) => verdict,
             // Once its grant is on the way, the commit answers a caller and not its deadline.
-            Err(_) if self.queues.lock().is_trying(ticket.place) => (&mut ticket.answer).await,
-            Err(_) => Ok(Err(No::TimeIsUp)),
+            None if is_answered_by_try() => (&mut ticket.answer).await,
+            None => Ok(Err(No::TimeIsUp)),
         };
         // The sender is gone without a word only when the place was removed under its caller.
         let verdict = verdict.unwrap_or(Err(No::TimeIsUp));

@@ -25,6 +25,7 @@ mod numbers;
 mod openapi;
 mod ownership;
 mod packaging;
+mod pipelining;
 mod protocol;
 mod queries;
 mod queue;
