@@ -12,7 +12,7 @@ use crate::weather::Weather;
 use crate::witness::Witness;
 
 /// How much longer than its wait an answer may take while all is calm.
-const CALM_LIMIT: Duration = Duration::from_secs(3);
+const CALM_LIMIT: Duration = Duration::from_secs(6);
 
 /// How much longer than its wait a client listens for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(7);

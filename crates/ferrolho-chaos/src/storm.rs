@@ -118,6 +118,9 @@ impl Storm {
 
     /// What can be broken now.
     fn choices(&self) -> Vec<Fault> {
+        if matches!(self.engine, Engine::Memory) {
+            return vec![Fault::Kill];
+        }
         let mut choices = vec![Fault::Kill, Fault::Kill, Fault::Stop, Fault::Pause, Fault::Pause];
         choices.extend(CableFault::ALL.map(Fault::Cable));
         if self.servers.iter().any(Server::has_false_clock) {
