@@ -1,5 +1,6 @@
 //! The lock service and its HTTP face.
 
+pub mod auth;
 mod http;
 mod pipeline;
 mod server;

@@ -9,6 +9,7 @@ use crate::commands::pages::{CompletionsArgs, ManArgs};
 use crate::commands::release::ReleaseArgs;
 use crate::commands::renew::RenewArgs;
 use crate::commands::status::StatusArgs;
+use crate::commands::token::TokenArgs;
 use crate::commands::watch::WatchArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     List(ListArgs),
     Watch(WatchArgs),
+    Token(TokenArgs),
     LiftTokens(LiftTokensArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -32,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// [default: on]
     #[arg(long, value_name = "on|off", env = "FERROLHO_ETCD_COMPACT")]
     etcd_compact: Option<String>,
+    /// Serve only callers with a token whose hash is in this file; `ferrolho token new` makes tokens
+    #[arg(long, value_name = "FILE", env = "FERROLHO_TOKENS")]
+    tokens: Option<String>,
     /// Listen on other addresses than loopback though anybody may take any lock
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           env = "FERROLHO_ALLOW_ANONYMOUS")]
@@ -83,6 +86,8 @@ pub(crate) enum LogFormat {
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) store: StoreUrl,
+    /// The file of those who may call, if not everybody may.
+    pub(crate) tokens: Option<PathBuf>,
     pub(crate) guard: Guard,
     /// Where the metrics are, if not with everything else.
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -113,10 +118,14 @@ impl Config {
                  listen on 127.0.0.1 or [::1], or say --allow-anonymous"
             );
         }
-        if !listen.ip().is_loopback() && !allow_anonymous {
+        let tokens = settings.optional::<PathBuf>("tokens")?;
+        if tokens.is_some() && allow_anonymous {
+            bail!("tokens and allow_anonymous exclude each other: with tokens, every caller needs one");
+        }
+        if !listen.ip().is_loopback() && !allow_anonymous && tokens.is_none() {
             bail!(
                 "listen {listen} is reachable from elsewhere, where anybody could take and release any lock; \
-                 listen on 127.0.0.1 or [::1], or say --allow-anonymous"
+                 listen on 127.0.0.1 or [::1], let callers show tokens with --tokens, or say --allow-anonymous"
             );
         }
         let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;
@@ -130,6 +139,7 @@ impl Config {
         Ok(Self {
             listen,
             store,
+            tokens,
             guard: Guard {
                 allowed_hosts: names
                     .split(',')
@@ -169,6 +179,7 @@ impl Settings {
             ("listen", &args.listen),
             ("store", &args.store),
             ("etcd_compact", &args.etcd_compact),
+            ("tokens", &args.tokens),
             ("allow_anonymous", &args.allow_anonymous),
             ("allowed_host", &args.allowed_host),
             ("metrics_listen", &args.metrics_listen),

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::status(&args),
         Command::List(args) => commands::list::list(&args),
         Command::Watch(args) => commands::watch::watch(&args),
+        Command::Token(args) => commands::token::token(&args),
         Command::LiftTokens(args) => commands::lift_tokens::lift_tokens(&args),
         Command::Completions(args) => commands::pages::completions(&args),
         Command::Man(args) => commands::pages::man(&args),

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ferrolho_server::auth::Authenticator;
 use ferrolho_server::service::Service;
 use ferrolho_server::{Http, HttpOptions};
 use ferrolho_store::open;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
@@ -53,6 +54,10 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
     let address = listener.local_addr()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let auth = Arc::new(match &config.tokens {
+        None => Authenticator::Off,
+        Some(file) => Authenticator::from_file(file.clone())?,
+    });
     let store = open(&config.store)
         .await
         .with_context(|| format!("cannot open {}", config.store))?;
@@ -61,7 +66,9 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         max_ttl: config.max_ttl,
         body_timeout: config.body_timeout,
         guard: config.guard.clone(),
+        auth: Arc::clone(&auth),
     };
+    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, auth));
     let mut http = Http::new(Arc::clone(&service), options);
     let mut metrics = None;
     if let Some(listener) = metrics_listener {
@@ -99,6 +106,17 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
     store.close().await;
     info!("stopped");
     Ok(())
+}
+
+/// Reads what may change while the server runs again, whenever it is told to (SIGHUP). What cannot be read leaves
+/// everything as it was.
+async fn reload_on_hangup(mut hangup: Signal, auth: Arc<Authenticator>) {
+    while hangup.recv().await.is_some() {
+        match auth.reload() {
+            Ok(tokens) => info!(tokens, "the settings that may change were read again"),
+            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+        }
+    }
 }
 
 /// A socket that listens on this address.

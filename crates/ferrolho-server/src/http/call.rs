@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ferrolho_core::{Mark, Principal};
+use ferrolho_core::{Mark, Principal, Resource};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::Inner;
 use super::form::{Form, field_error};
 use super::problem::{Code, Problem};
+use crate::auth::Access;
 use crate::pipeline::Pipeline;
 
 /// The most bytes that a request body may have.
@@ -25,16 +26,32 @@ pub(super) struct Call<'a> {
     pub(super) body: Incoming,
     pub(super) arrived: Instant,
     pub(super) pipeline: &'a Pipeline,
+    /// What the caller may do: nothing before it was asked who it is.
+    pub(super) access: Access,
 }
 
 impl Call<'_> {
-    /// Who the caller has proven to be. The one place where a request becomes a principal.
-    #[expect(
-        clippy::unused_self,
-        reason = "what the request proves is looked at here, once there are proofs"
-    )]
+    /// Asks the caller who it is.
+    pub(super) fn identify(&mut self) -> Result<(), Problem> {
+        self.access = self.inner.options.auth.identify(&self.head.headers)?;
+        Ok(())
+    }
+
+    /// As whom the caller takes locks.
     pub(super) fn principal(&self) -> Option<Principal> {
-        None
+        self.access.principal()
+    }
+
+    /// Refuses a caller that may not acquire this lock.
+    pub(super) fn needs_acquire(&self, resource: &Resource) -> Result<(), Problem> {
+        allow(self.access.may_acquire(resource), || {
+            format!("acquire, renew or release {resource}")
+        })
+    }
+
+    /// Refuses a caller that may not see this lock.
+    pub(super) fn needs_read(&self, resource: &Resource) -> Result<(), Problem> {
+        allow(self.access.may_read(resource), || format!("read {resource}"))
     }
 
     /// The request's fields, from its query and, if it has one, its body. `query` and `body` are the names that
@@ -66,6 +83,15 @@ impl Call<'_> {
             .map_err(|invalid| form.error(field_error("Idempotency-Key", &invalid)))
             .ok()
     }
+}
+
+/// A refusal of right, unless it is allowed. It is the same whether the lock is there or not.
+pub(super) fn allow(is_allowed: bool, what: impl FnOnce() -> String) -> Result<(), Problem> {
+    if is_allowed {
+        return Ok(());
+    }
+    let detail = format!("The token has no right to {}.", what());
+    Err(Problem::new(Code::NotPermitted, detail))
 }
 
 /// Reads a body, up to its limits in bytes and time.

@@ -1,6 +1,7 @@
 //! `GET /events`: what happens to locks, as server-sent events.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,10 +10,11 @@ use futures_util::stream;
 use hyper::body::Frame;
 use tokio::time::{Instant, timeout_at};
 
-use super::call::Call;
+use super::call::{Call, allow};
 use super::form::field_error;
 use super::problem::Problem;
 use super::reply::Reply;
+use crate::auth::{Access, Authenticator};
 use crate::service::{Subscription, Told};
 
 /// How often a stream with nothing to say says so, lest a proxy takes it for dead.
@@ -22,6 +24,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY_MILLIS: u32 = 1_000;
 
 struct Reader {
+    auth: Arc<Authenticator>,
+    access: Access,
     events: Subscription,
     prefix: String,
     /// The newest event that the prefix kept back: its id goes out with the next heartbeat.
@@ -47,7 +51,10 @@ pub(super) fn get_events(call: &Call<'_>) -> Result<Reply, Problem> {
         form.error(field_error("Last-Event-ID", &twice));
     }
     form.finish(Some(()))?;
+    allow(call.access.may_read_some(), || "read events".to_owned())?;
     let reader = Reader {
+        auth: Arc::clone(&call.inner.options.auth),
+        access: call.access.clone(),
         events: call.inner.service.events(last_id.filter(|id| !id.is_empty())),
         prefix,
         passed: None,
@@ -70,7 +77,10 @@ async fn next_frame(mut reader: Reader) -> Option<(Frame<Bytes>, Reader)> {
         return None;
     }
     let text = loop {
-        let Ok(told) = timeout_at(reader.heartbeat_at, reader.events.next()).await else {
+        let told = timeout_at(reader.heartbeat_at, reader.events.next()).await;
+        // A stream may be older than the tokens: whoever lost its right meanwhile hears no more.
+        reader.access = reader.auth.still(&reader.access)?;
+        let Ok(told) = told else {
             // An id without data moves the reader's place on without an event.
             break reader
                 .passed
@@ -78,7 +88,10 @@ async fn next_frame(mut reader: Reader) -> Option<(Frame<Bytes>, Reader)> {
                 .map_or_else(|| ": alive\n\n".to_owned(), |id| format!("id: {id}\n\n"));
         };
         match told {
-            Told::Event(event) if event.resource.as_str().starts_with(&reader.prefix) => {
+            Told::Event(event)
+                if event.resource.as_str().starts_with(&reader.prefix)
+                    && reader.access.may_read(&event.resource) =>
+            {
                 reader.passed = None;
                 let mut text = format!("id: {}\ndata: ", event.position);
                 // Events are plain structures, which always can be written.

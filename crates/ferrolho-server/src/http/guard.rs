@@ -21,10 +21,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Refuses what a foreign page sent, or what was sent to a foreign name.
-    pub(super) fn check(&self, head: &Parts, is_page: bool) -> Result<(), Problem> {
+    /// Refuses what a foreign page sent, or, where callers may be anonymous, what was sent to a foreign name.
+    pub(super) fn check(&self, head: &Parts, is_page: bool, is_anonymous: bool) -> Result<(), Problem> {
         let host = host_of(head);
-        if host.is_some_and(|host| !self.is_ours(host)) {
+        if is_anonymous && host.is_some_and(|host| !self.is_ours(host)) {
             return Err(refuse(
                 "The Host is not a name of this server; --allowed-host adds one.",
             ));
@@ -116,7 +116,7 @@ mod tests {
             allowed_hosts: vec!["locks.example".to_owned()],
         };
         guard
-            .check(&request.body(()).unwrap().into_parts().0, is_page)
+            .check(&request.body(()).unwrap().into_parts().0, is_page, true)
             .is_ok()
     }
 

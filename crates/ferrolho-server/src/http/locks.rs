@@ -4,7 +4,7 @@ use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::wire::{AcquireAnswer, Waiter, WaiterList};
 use ferrolho_core::{Lock, Resource};
 
-use super::call::Call;
+use super::call::{Call, allow};
 use super::problem::{Code, Problem, whole_seconds};
 use super::reply::Reply;
 use crate::service::{AcquireRequest, Acquired, ReleaseRequest, RenewRequest, Renewal};
@@ -23,6 +23,7 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
     let key = call.key(&mut form);
     let fail_if_held = form.flag("fail_if_held");
     let (resource, holder, ttl) = form.finish((|| Some((resource?, holder?, ttl?)))())?;
+    call.needs_acquire(&resource)?;
     let request = AcquireRequest {
         resources: vec![resource.clone()],
         holder,
@@ -69,6 +70,7 @@ pub(super) async fn delete_lock(mut call: Call<'_>, name: &str) -> Result<Reply,
     let resource = form.resource(name);
     let claim = form.claim(call.principal());
     let (resource, claim) = form.finish(resource.zip(claim))?;
+    call.needs_acquire(&resource)?;
     let request = ReleaseRequest {
         resource: resource.clone(),
         claim,
@@ -88,6 +90,7 @@ pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, 
     let claim = form.claim(call.principal());
     let ttl = form.ttl(call.inner.options.max_ttl);
     let (resource, claim, ttl) = form.finish((|| Some((resource?, claim?, ttl?)))())?;
+    call.needs_acquire(&resource)?;
     let request = RenewRequest {
         resource: resource.clone(),
         claim,
@@ -106,11 +109,21 @@ pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result
     let mut form = call.form(&[], &["reason"]).await?;
     let resource = form.resource(name);
     let reason = form.reason();
-    form.finish(resource.zip(reason))?;
-    Err(Problem::new(
-        Code::NotPermitted,
-        "Taking a lock away needs an admin token, and this server runs without authentication.",
-    ))
+    let (resource, reason) = form.finish(resource.zip(reason))?;
+    if call.inner.options.auth.is_off() {
+        return Err(Problem::new(
+            Code::NotPermitted,
+            "Taking a lock away needs an admin token, and this server runs without authentication.",
+        ));
+    }
+    allow(call.access.may_force(&resource), || {
+        format!("take {resource} away")
+    })?;
+    let service = &call.inner.service;
+    match service.force_release(&resource, reason, call.arrived).await? {
+        ReleaseResult::Released => Ok(Reply::no_content()),
+        ReleaseResult::NotFound | ReleaseResult::Forbidden => Err(not_found(&resource)),
+    }
 }
 
 /// `GET /locks/{resource}/waiters`: who waits for it here, in order.
@@ -131,10 +144,13 @@ pub(super) fn get_waiters(call: &Call<'_>, name: &str) -> Result<Reply, Problem>
     }))
 }
 
+/// The lock that a request to look at it names, if the caller may see it.
 fn resource_only(call: &Call<'_>, name: &str) -> Result<Resource, Problem> {
     let mut form = call.query(&[])?;
     let resource = form.resource(name);
-    form.finish(resource)
+    let resource = form.finish(resource)?;
+    call.needs_read(&resource)?;
+    Ok(resource)
 }
 
 fn not_found(resource: &Resource) -> Problem {

@@ -36,6 +36,7 @@ use hyper::{Method, Request, Response};
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use crate::auth::{Access, Authenticator};
 use crate::pipeline::Pipeline;
 use crate::service::Service;
 use call::Call;
@@ -58,6 +59,8 @@ pub struct HttpOptions {
     pub body_timeout: Duration,
     /// Whom browsers may bring here.
     pub guard: Guard,
+    /// Who callers are.
+    pub auth: Arc<Authenticator>,
 }
 
 /// The HTTP face of a service, or the part of it that one listener shows.
@@ -145,8 +148,12 @@ impl Http {
             body,
             arrived,
             pipeline,
+            access: Access::Nobody,
         };
-        let outcome = AssertUnwindSafe(dispatch(route, call)).catch_unwind().await;
+        let is_open = route.endpoint().is_open() || self.part == Part::Metrics;
+        let outcome = AssertUnwindSafe(dispatch(route, is_open, call))
+            .catch_unwind()
+            .await;
         let reply = match outcome {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(problem)) => Err(problem),
@@ -177,7 +184,7 @@ impl Drop for Connected {
     }
 }
 
-async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
+async fn dispatch(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<Reply, Problem> {
     let target = call
         .head
         .uri
@@ -187,10 +194,13 @@ async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
         let limit = format!("The path and query have {target} bytes; at most {MAX_TARGET_BYTES} are read.");
         return Err(Problem::new(Code::PathTooLong, limit));
     }
-    call.inner
-        .options
+    let options = &call.inner.options;
+    options
         .guard
-        .check(&call.head, route.endpoint().is_page())?;
+        .check(&call.head, route.endpoint().is_page(), options.auth.is_off())?;
+    if !is_open {
+        call.identify()?;
+    }
     // HEAD is GET; hyper leaves the body out of the answer.
     let method = if call.head.method == Method::HEAD {
         Method::GET
@@ -213,7 +223,7 @@ async fn dispatch(route: Route<'_>, call: Call<'_>) -> Result<Reply, Problem> {
         (Route::Events, Method::GET) => events::get_events(&call),
         (Route::Healthz, Method::GET) => health::get_healthz(&call),
         (Route::Readyz, Method::GET) => health::get_readyz(call).await,
-        (Route::Metrics, Method::GET) => metrics::get_metrics(call).await,
+        (Route::Metrics, Method::GET) => metrics::get_metrics(call, is_open).await,
         (Route::OpenApi, Method::GET) => openapi::get_openapi(&call),
         (Route::Docs, Method::GET) => openapi::get_docs(&call),
         (Route::Problems, Method::GET) => pages::get_problems(&call),

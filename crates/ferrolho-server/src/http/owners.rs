@@ -3,7 +3,7 @@
 use ferrolho_core::wire::{ReleasedLocks, RenewedLocks};
 use ferrolho_core::{Holder, Owner};
 
-use super::call::Call;
+use super::call::{Call, allow};
 use super::problem::{Code, Problem};
 use super::reply::Reply;
 
@@ -13,11 +13,16 @@ pub(super) async fn renew_owner(mut call: Call<'_>, name: &str) -> Result<Reply,
     let owner = form.owner_in_path(name);
     let ttl = form.ttl(call.inner.options.max_ttl);
     let (owner, ttl) = form.finish(owner.zip(ttl))?;
-    let holder = holder(&call, owner);
+    let holder = holder(&call, owner)?;
     let locks = call
         .inner
         .service
-        .renew_owner(holder.clone(), ttl, call.arrived)
+        .renew_owner(
+            &holder,
+            |resource| call.access.may_acquire(resource),
+            ttl,
+            call.arrived,
+        )
         .await?;
     if locks.is_empty() {
         return Err(holds_nothing(&holder));
@@ -30,11 +35,15 @@ pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply
     let mut form = call.form(&[], &[]).await?;
     let owner = form.owner_in_path(name);
     let owner = form.finish(owner)?;
-    let holder = holder(&call, owner);
+    let holder = holder(&call, owner)?;
     let released = call
         .inner
         .service
-        .release_owner(holder.clone(), call.arrived)
+        .release_owner(
+            &holder,
+            |resource| call.access.may_acquire(resource),
+            call.arrived,
+        )
         .await?;
     if released.is_empty() {
         return Err(holds_nothing(&holder));
@@ -42,11 +51,15 @@ pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply
     Ok(Reply::ok(&ReleasedLocks { released }))
 }
 
-fn holder(call: &Call<'_>, owner: Owner) -> Holder {
-    Holder {
+/// The owner under the caller's principal. Only those of its locks are touched that the caller may acquire.
+fn holder(call: &Call<'_>, owner: Owner) -> Result<Holder, Problem> {
+    allow(call.access.may_acquire_some(), || {
+        "renew or release locks".to_owned()
+    })?;
+    Ok(Holder {
         owner,
         principal: call.principal(),
-    }
+    })
 }
 
 fn holds_nothing(holder: &Holder) -> Problem {

@@ -6,6 +6,7 @@ use ferrolho_core::wire::{self, FieldError};
 use hyper::{Method, StatusCode};
 
 use super::reply::Reply;
+use crate::auth::Unidentified;
 use crate::service::Refusal;
 
 /// The kinds of problems. Each has a page at `/problems/<code>`.
@@ -197,6 +198,7 @@ pub(super) struct Problem {
     errors: Vec<FieldError>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
+    challenge: Option<&'static str>,
 }
 
 /// How long a caller should stay away when the store is not there, in seconds.
@@ -211,6 +213,7 @@ impl Problem {
             errors: Vec::new(),
             retry_after: None,
             allow: None,
+            challenge: None,
         }
     }
 
@@ -273,6 +276,7 @@ impl Problem {
         let mut reply = Reply::json_as(self.status, "application/problem+json", &body);
         reply.retry_after = self.retry_after;
         reply.allow = self.allow;
+        reply.challenge = self.challenge;
         reply
     }
 }
@@ -282,6 +286,26 @@ pub(super) fn whole_seconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis().div_ceil(1_000))
         .unwrap_or(u64::MAX)
         .max(1)
+}
+
+/// The challenges of 401. (Source: RFC 6750, section 3.)
+impl From<Unidentified> for Problem {
+    fn from(unidentified: Unidentified) -> Self {
+        let (challenge, detail) = match unidentified {
+            Unidentified::NoToken => (
+                "Bearer realm=\"ferrolho\"",
+                "This needs a token: send the header Authorization: Bearer TOKEN.",
+            ),
+            Unidentified::WrongToken => (
+                "Bearer realm=\"ferrolho\", error=\"invalid_token\"",
+                "What the Authorization header holds is no valid bearer token.",
+            ),
+        };
+        Self {
+            challenge: Some(challenge),
+            ..Self::new(Code::Unauthorized, detail)
+        }
+    }
 }
 
 impl From<Refusal> for Problem {

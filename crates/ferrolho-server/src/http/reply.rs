@@ -29,6 +29,7 @@ pub(super) struct Reply {
     is_page: bool,
     pub(super) retry_after: Option<u64>,
     pub(super) allow: Option<&'static str>,
+    pub(super) challenge: Option<&'static str>,
 }
 
 impl Reply {
@@ -40,6 +41,7 @@ impl Reply {
             is_page: false,
             retry_after: None,
             allow: None,
+            challenge: None,
         }
     }
 
@@ -116,6 +118,9 @@ impl Reply {
         }
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(challenge) = self.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }

@@ -154,6 +154,20 @@ impl Endpoint {
         }
     }
 
+    /// Whether it answers without asking who the caller is: it shows nothing of locks.
+    pub(super) fn is_open(self) -> bool {
+        matches!(
+            self,
+            Self::Healthz
+                | Self::Readyz
+                | Self::OpenApi
+                | Self::Docs
+                | Self::Problems
+                | Self::ProblemPage
+                | Self::Unknown
+        )
+    }
+
     /// Whether the endpoint is a page that a browser may be sent to from anywhere.
     pub(super) fn is_page(self) -> bool {
         matches!(self, Self::Docs | Self::Problems | Self::ProblemPage)

@@ -2,12 +2,13 @@
 
 use ferrolho_core::wire::{AcquireSetAnswer, LockList};
 use ferrolho_core::{Invalid, Owner, Resource};
-use ferrolho_store::ListQuery;
+use ferrolho_store::{ListQuery, Page};
 
-use super::call::Call;
+use super::call::{Call, allow};
 use super::problem::{Problem, whole_seconds};
 use super::reply::Reply;
-use crate::service::{AcquireRequest, Acquired};
+use crate::auth::Pattern;
+use crate::service::{AcquireRequest, Acquired, Refusal, Service};
 
 const ACQUIRE_KEYS: [&str; 5] = ["resources", "owner", "ttl_seconds", "wait_seconds", "metadata"];
 
@@ -28,6 +29,9 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
     let key = call.key(&mut form);
     let fail_if_held = form.flag("fail_if_held");
     let (resources, holder, ttl) = form.finish((|| Some((resources?, holder?, ttl?)))())?;
+    resources
+        .iter()
+        .try_for_each(|resource| call.needs_acquire(resource))?;
     let request = AcquireRequest {
         resources,
         holder,
@@ -79,6 +83,7 @@ pub(super) async fn get_locks(call: Call<'_>) -> Result<Reply, Problem> {
     let after = form.parameter("cursor", read_cursor);
     let limit = form.limit(PAGE_LOCKS, MAX_PAGE_LOCKS);
     form.finish(Some(()))?;
+    allow(call.access.may_read_some(), || "read locks".to_owned())?;
     let query = ListQuery {
         prefix,
         owner,
@@ -86,13 +91,48 @@ pub(super) async fn get_locks(call: Call<'_>) -> Result<Reply, Problem> {
         after,
         limit,
     };
-    let page = call.inner.service.list(query).await?;
+    let readable = call.access.readable(&query.prefix);
+    let page = visible(&call.inner.service, &readable, query).await?;
     let last = page.locks.last().filter(|_| page.more);
     let next_cursor = last.map(|live| live.lock.resource.to_string());
     Ok(Reply::ok(&LockList {
         next_cursor,
         locks: page.locks.into_iter().map(|live| live.lock).collect(),
     }))
+}
+
+/// The page of what the caller may see: the names that its patterns cover, one pattern after the other.
+async fn visible(service: &Service, readable: &[Pattern], query: ListQuery) -> Result<Page, Refusal> {
+    let mut seen = Page {
+        locks: Vec::new(),
+        more: false,
+    };
+    for pattern in readable {
+        let (prefix, is_prefix) = pattern.parts();
+        let room = query.limit - seen.locks.len();
+        let part = ListQuery {
+            prefix: prefix.to_owned(),
+            // With no room left, one more lock says that there are more. A name itself comes before all that
+            // begin with it.
+            limit: if is_prefix { room.max(1) } else { 1 },
+            ..query.clone()
+        };
+        let mut page = service.list(part).await?;
+        if !is_prefix {
+            page.locks.retain(|live| live.lock.resource.as_str() == prefix);
+            page.more = false;
+        }
+        if room == 0 {
+            seen.more |= !page.locks.is_empty();
+        } else {
+            seen.locks.append(&mut page.locks);
+            seen.more |= page.more;
+        }
+        if seen.more {
+            break;
+        }
+    }
+    Ok(seen)
 }
 
 /// A cursor is the last resource of the page before. Callers need not know that.

@@ -18,18 +18,19 @@ const PAGE_LOCKS: usize = 1_000;
 const TOGETHER: usize = 64;
 
 impl Service {
-    /// Renews every lock that the holder has: one heartbeat for all of them. Returns those renewed.
+    /// Renews every lock that the holder has and that is meant: one heartbeat for all of them. Returns those renewed.
     pub async fn renew_owner(
         self: &Arc<Self>,
-        holder: Holder,
+        holder: &Holder,
+        is_meant: impl Fn(&Resource) -> bool,
         ttl: Ttl,
         arrived: Instant,
     ) -> Result<Vec<Lock>, Refusal> {
-        let resources = self.held_by(&holder).await?;
+        let resources = self.held_by(holder, is_meant).await?;
         let renewals = stream::iter(resources.into_iter().map(|resource| {
             self.renew(RenewRequest {
                 resource,
-                claim: any_grant_of(&holder),
+                claim: any_grant_of(holder),
                 ttl,
                 arrived,
             })
@@ -45,15 +46,16 @@ impl Service {
         Ok(renewed)
     }
 
-    /// Releases every lock that the holder has. Returns those released.
+    /// Releases every lock that the holder has and that is meant. Returns those released.
     pub async fn release_owner(
         self: &Arc<Self>,
-        holder: Holder,
+        holder: &Holder,
+        is_meant: impl Fn(&Resource) -> bool,
         arrived: Instant,
     ) -> Result<Vec<Resource>, Refusal> {
-        let resources = self.held_by(&holder).await?;
+        let resources = self.held_by(holder, is_meant).await?;
         let releases = stream::iter(resources.into_iter().map(|resource| {
-            let claim = any_grant_of(&holder);
+            let claim = any_grant_of(holder);
             async move {
                 let request = ReleaseRequest {
                     resource: resource.clone(),
@@ -74,7 +76,11 @@ impl Service {
         Ok(done)
     }
 
-    async fn held_by(&self, holder: &Holder) -> Result<Vec<Resource>, Refusal> {
+    async fn held_by(
+        &self,
+        holder: &Holder,
+        is_meant: impl Fn(&Resource) -> bool,
+    ) -> Result<Vec<Resource>, Refusal> {
         let mut query = ListQuery {
             holder: Some(holder.clone()),
             limit: PAGE_LOCKS,
@@ -86,6 +92,7 @@ impl Service {
             resources.extend(page.locks.into_iter().map(|live| live.lock.resource));
             query.after = resources.last().cloned();
             if !page.more {
+                resources.retain(is_meant);
                 return Ok(resources);
             }
         }

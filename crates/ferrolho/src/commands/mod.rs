@@ -7,4 +7,5 @@ pub(crate) mod pages;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod watch;

@@ -7,12 +7,14 @@
 
 mod anti_patterns;
 mod attacks;
+mod auth;
 mod away;
 mod bodies;
 mod config;
 mod docs;
 mod events;
 mod expiry;
+mod force;
 mod fuzz;
 mod guard;
 mod hang_ups;

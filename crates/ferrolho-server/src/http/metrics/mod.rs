@@ -14,13 +14,17 @@ use prometheus_client::encoding::prometheus_text::{CONTENT_TYPE, encode};
 use prometheus_client::registry::Registry;
 
 use super::Inner;
-use super::call::Call;
+use super::call::{Call, allow};
 use super::problem::{Code, Problem};
 use super::reply::Reply;
 use sections::Snapshot;
 
 /// Answers with the page. A store that is away is shown as such, and nothing else on the page depends on it.
-pub(super) async fn get_metrics(call: Call<'_>) -> Result<Reply, Problem> {
+/// With authentication it is for callers that may read everything, unless it is on a listener of its own.
+pub(super) async fn get_metrics(call: Call<'_>, is_open: bool) -> Result<Reply, Problem> {
+    allow(is_open || call.access.may_read_all(), || {
+        "read everything".to_owned()
+    })?;
     call.query(&[])?.finish(Some(()))?;
     let text = text(call.inner).await?;
     Ok(Reply::text(CONTENT_TYPE, text))

@@ -23,6 +23,7 @@ pub(crate) struct Lock {
     pub(crate) acquired_at: String,
     pub(crate) fencing_token: u64,
     pub(crate) metadata: Option<Value>,
+    pub(crate) principal: Option<String>,
 }
 
 /// Reads a point in time, which must have the one form that there is: `2026-12-01T05:02:15.000000Z`.

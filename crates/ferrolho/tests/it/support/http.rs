@@ -58,6 +58,11 @@ impl Request {
         self
     }
 
+    /// With this token.
+    pub(crate) fn token(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
     fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
     }
@@ -102,6 +107,8 @@ pub(crate) fn lock_path(resource: &str) -> String {
 pub(crate) struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
+    /// What its requests show, unless they show something themselves.
+    token: Option<String>,
     /// What has been read and not yet looked at.
     ahead: Vec<u8>,
     /// Whether the answer to come has no body.
@@ -116,9 +123,16 @@ impl Connection {
         Self {
             stream,
             addr,
+            token: None,
             ahead: Vec::new(),
             is_head: false,
         }
+    }
+
+    /// With this token in every request that shows none.
+    pub(crate) fn showing(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
     }
 
     /// Sends a request and does not wait for its answer.
@@ -129,7 +143,13 @@ impl Connection {
     /// Sends a request that the server may not care to read to its end.
     pub(crate) fn try_send(&mut self, request: &Request) -> io::Result<()> {
         self.is_head = request.method == "HEAD";
-        self.write(&request.bytes(self.addr))
+        match &self.token {
+            Some(token) if !request.has("authorization") => {
+                let request = request.clone().token(token);
+                self.write(&request.bytes(self.addr))
+            }
+            _ => self.write(&request.bytes(self.addr)),
+        }
     }
 
     /// Sends bytes as they are.

@@ -29,6 +29,8 @@ pub(crate) struct Server {
     dir: TempDir,
     child: Child,
     pub(crate) addr: SocketAddr,
+    /// What requests show, unless they show something themselves.
+    token: Option<String>,
 }
 
 impl Server {
@@ -59,6 +61,20 @@ impl Server {
         Self::start_in(dir, "sqlite:ferrolho.db", &[], &[])
     }
 
+    /// A server on SQLite that asks for tokens: those of these lines. Requests show this one.
+    pub(crate) fn asking(lines: &str, token: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("tokens"), lines).unwrap();
+        let mut server = Self::start_in(dir, "sqlite:ferrolho.db", &["--tokens", "tokens"], &[]);
+        server.token = Some(token.to_owned());
+        server
+    }
+
+    /// Its file of tokens.
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.dir.path().join("tokens")
+    }
+
     /// A server on this store, with these arguments and this environment.
     pub(crate) fn start_on(store: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), store, args, env)
@@ -77,6 +93,7 @@ impl Server {
             dir,
             child,
             addr,
+            token: None,
         }
     }
 
@@ -218,7 +235,7 @@ fn launch(settings: &Settings, dir: &TempDir) -> (Child, SocketAddr) {
 /// Requests, each on a connection of its own.
 impl Server {
     pub(crate) fn connect(&self) -> Connection {
-        Connection::to(self.addr)
+        Connection::to(self.addr).showing(self.token.clone())
     }
 
     pub(crate) fn call(&self, request: &Request) -> Answer {

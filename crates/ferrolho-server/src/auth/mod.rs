@@ -1,0 +1,207 @@
+//! Who may do what.
+//!
+//! One function turns a request into a caller: [`Authenticator::identify`]. It knows bearer tokens, whose hashes are
+//! in a file ([`tokens`]); another kind of proof would be looked at there too, and would end in an [`Access`] as
+//! well. Everything behind it asks the [`Access`] alone: as whom a lock is taken, and which names may be acquired,
+//! read, or taken away by force.
+
+mod identity;
+mod pattern;
+mod tokens;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ferrolho_core::{Principal, Resource};
+use hyper::header::{self, HeaderMap};
+use parking_lot::RwLock;
+
+pub use identity::{Identity, Rights};
+pub use pattern::Pattern;
+pub use tokens::{NewToken, TokenFileError};
+
+use tokens::{TokenHash, Tokens};
+
+/// Decides who a caller is.
+#[derive(Debug)]
+pub enum Authenticator {
+    /// Nobody is asked: every caller may do everything, but what needs an administrator.
+    Off,
+    /// Callers show a token of a file.
+    Tokens(TokenFile),
+}
+
+/// A file of tokens, as it was when it was last read whole.
+#[derive(Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+    tokens: RwLock<Arc<Tokens>>,
+}
+
+/// Why nobody could be made out behind a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unidentified {
+    /// It shows no token.
+    NoToken,
+    /// It shows something that is no token of the file.
+    WrongToken,
+}
+
+/// What a caller may do.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// There is no authentication.
+    Everybody,
+    /// This one, who showed the token with this hash.
+    Known(Arc<Identity>, TokenHash),
+    /// Whoever it is, it was not asked.
+    Nobody,
+}
+
+impl Authenticator {
+    /// Reads the tokens in this file.
+    pub fn from_file(path: PathBuf) -> Result<Self, TokenFileError> {
+        let tokens = RwLock::new(Arc::new(read(&path)?));
+        Ok(Self::Tokens(TokenFile { path, tokens }))
+    }
+
+    /// Reads the file again. If that fails, the tokens stay as they were. Returns how many there are now.
+    pub fn reload(&self) -> Result<usize, TokenFileError> {
+        let Self::Tokens(file) = self else {
+            return Ok(0);
+        };
+        let tokens = Arc::new(read(&file.path)?);
+        let count = tokens.len();
+        *file.tokens.write() = tokens;
+        Ok(count)
+    }
+
+    /// Whether callers may be anonymous.
+    pub(crate) fn is_off(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+
+    /// Who sent this request: the one place where a request becomes a principal.
+    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Access, Unidentified> {
+        let Self::Tokens(file) = self else {
+            return Ok(Access::Everybody);
+        };
+        let hash = TokenHash::of(bearer(headers)?);
+        let tokens = Arc::clone(&file.tokens.read());
+        tokens
+            .find(&hash)
+            .map(|identity| Access::Known(Arc::clone(identity), hash))
+            .ok_or(Unidentified::WrongToken)
+    }
+
+    /// What a caller that was identified earlier may do by now; nothing when its token is no longer there.
+    pub(crate) fn still(&self, access: &Access) -> Option<Access> {
+        match (self, access) {
+            (Self::Tokens(file), Access::Known(_, hash)) => {
+                let identity = file.tokens.read().find(hash).cloned()?;
+                Some(Access::Known(identity, hash.clone()))
+            }
+            _ => Some(access.clone()),
+        }
+    }
+}
+
+fn read(path: &std::path::Path) -> Result<Tokens, TokenFileError> {
+    let text = std::fs::read_to_string(path).map_err(|error| TokenFileError::unreadable(path, &error))?;
+    Tokens::parse(&text).map_err(|error| error.in_file(path))
+}
+
+/// The token in the `Authorization` header. (Source: RFC 6750, section 2.1.)
+fn bearer(headers: &HeaderMap) -> Result<&str, Unidentified> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unidentified::NoToken)?;
+    if values.next().is_some() {
+        return Err(Unidentified::WrongToken);
+    }
+    let text = value.to_str().map_err(|_| Unidentified::WrongToken)?;
+    let (scheme, token) = text.split_once(' ').ok_or(Unidentified::WrongToken)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Unidentified::WrongToken);
+    }
+    Ok(token.trim())
+}
+
+impl Access {
+    /// As whom locks are taken.
+    pub(crate) fn principal(&self) -> Option<Principal> {
+        match self {
+            Self::Known(identity, _) => Some(identity.principal.clone()),
+            Self::Everybody | Self::Nobody => None,
+        }
+    }
+
+    /// Whether the caller may acquire, renew and release this lock.
+    pub(crate) fn may_acquire(&self, resource: &Resource) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(identity, _) => identity.rights.acquire && identity.covers(resource),
+            Self::Nobody => false,
+        }
+    }
+
+    /// Whether the caller may see this lock.
+    pub(crate) fn may_read(&self, resource: &Resource) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(identity, _) => identity.may_read() && identity.covers(resource),
+            Self::Nobody => false,
+        }
+    }
+
+    /// Whether the caller may take this lock away from its holder. Without authentication nobody may.
+    pub(crate) fn may_force(&self, resource: &Resource) -> bool {
+        match self {
+            Self::Known(identity, _) => identity.rights.admin && identity.covers(resource),
+            Self::Everybody | Self::Nobody => false,
+        }
+    }
+
+    /// Whether the caller may acquire anything at all.
+    pub(crate) fn may_acquire_some(&self) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(identity, _) => identity.rights.acquire,
+            Self::Nobody => false,
+        }
+    }
+
+    /// Whether the caller may see anything at all.
+    pub(crate) fn may_read_some(&self) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(identity, _) => identity.may_read(),
+            Self::Nobody => false,
+        }
+    }
+
+    /// Whether the caller may see everything.
+    pub(crate) fn may_read_all(&self) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(identity, _) => identity.may_read() && identity.patterns.iter().any(Pattern::is_any),
+            Self::Nobody => false,
+        }
+    }
+
+    /// The names below `prefix` that the caller may see, as patterns that do not overlap, in the order of their
+    /// bytes.
+    pub(crate) fn readable(&self, prefix: &str) -> Vec<Pattern> {
+        match self {
+            Self::Everybody => vec![Pattern::below(prefix)],
+            Self::Known(identity, _) if identity.may_read() => pattern::narrowed(&identity.patterns, prefix),
+            Self::Known(..) | Self::Nobody => Vec::new(),
+        }
+    }
+}
+
+impl TokenFileError {
+    fn unreadable(path: &std::path::Path, error: &io::Error) -> Self {
+        Self::new(format!("cannot be read: {error}")).in_file(path)
+    }
+}
