@@ -3,6 +3,7 @@
 //!
 //! A name whose last request has an unknown outcome is given up for good.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
@@ -26,6 +27,9 @@ const HELD_MAX: usize = 20;
 /// How many released names it goes on looking at.
 const RELEASED_MAX: usize = 30;
 
+/// How many names it looks at in the end that it was not told about.
+const UNTOLD_MAX: usize = 100;
+
 pub(super) async fn live(run: &Run, number: usize, mut dice: StdRng) {
     let name = format!("keeper-{number}");
     let mut keeper = Keeper {
@@ -34,6 +38,7 @@ pub(super) async fn live(run: &Run, number: usize, mut dice: StdRng) {
         names: 0,
         held: Vec::new(),
         released: Vec::new(),
+        untold: VecDeque::new(),
     };
     while !run.is_over() {
         if dice.random_bool(0.1) {
@@ -53,6 +58,8 @@ struct Keeper<'a> {
     names: u32,
     held: Vec<Kept>,
     released: Vec<Kept>,
+    /// Names that were asked for without an answer, the last of them.
+    untold: VecDeque<String>,
 }
 
 /// What was acknowledged last of a name: its grant, or the end of it.
@@ -99,6 +106,10 @@ impl Keeper<'_> {
         let body =
             json!({"owner": self.voice.name, "ttl_seconds": TTL.as_secs(), "metadata": {"kept": name}});
         let Some(answer) = self.ask(&Request::post(format!("/locks/{name}"), body)).await else {
+            self.untold.push_back(name);
+            if self.untold.len() > UNTOLD_MAX {
+                self.untold.pop_front();
+            }
             return;
         };
         let court = &self.voice.run.court;
@@ -190,7 +201,17 @@ impl Keeper<'_> {
         while !self.held.is_empty() {
             self.release(0).await;
         }
-        // What is under names that were given up.
+        // A grant of which nobody was told is taken back, unless the server was killed before it could: for people.
+        for name in std::mem::take(&mut self.untold) {
+            if let Some(answer) = self.ask(&Request::get(format!("/locks/{name}"))).await {
+                let what = if answer.status == 404 {
+                    "grants without an answer: not there at the end"
+                } else {
+                    "grants without an answer: there at the end"
+                };
+                self.voice.run.court.count(what);
+            }
+        }
         let everything = Request {
             method: "DELETE",
             path: format!("/owners/{}", self.voice.name),
