@@ -12,7 +12,7 @@ use ferrolho_store::{Attempt, Outcome, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::told::Untold;
+use super::told::Lost;
 use super::{Service, drive};
 
 /// How long the outcome of an unknown attempt is looked for before the caller is told that it is unknown.
@@ -75,13 +75,8 @@ impl Service {
                 AcquireDecision::Repeat if self.untold.may_repeat(grant, undone) => {
                     return Ok(Attempted::Repeated(current.into_iter().flatten().collect()));
                 }
-                AcquireDecision::Repeat if Instant::now() > not_after => {
-                    return Err(Failure::NotDone(StoreError::TooLate));
-                }
                 AcquireDecision::Repeat => {
-                    sleep(UNDOING_LOOK).await;
-                    undone = self.untold.undone_so_far(grant);
-                    current = self.look(resources).await.map_err(Failure::NotDone)?;
+                    (undone, current) = self.look_while_undoing(resources, grant, not_after).await?;
                     continue;
                 }
                 AcquireDecision::Changes(changes) => changes,
@@ -92,13 +87,16 @@ impl Service {
                 .collect();
             undone = self.untold.undone_so_far(grant);
             match self.store.apply(Attempt { changes, not_after }).await {
-                Ok(Outcome::Applied(lives)) => {
+                Ok(Outcome::Applied(lives)) if self.untold.made(grant, undone) => {
                     let lives = lives.into_iter().flatten().collect();
                     return Ok(Attempted::Granted { lives, is_new });
                 }
+                Ok(Outcome::Applied(_)) => {
+                    (undone, current) = self.look_while_undoing(resources, grant, not_after).await?;
+                }
                 Ok(Outcome::Stale(now)) => current = now,
                 Err(error @ StoreError::Unknown(_)) => {
-                    let settled = self.settle(resources, grant).await;
+                    let settled = self.settle(resources, grant, undone).await;
                     return settled
                         .map(|lives| Attempted::Granted { lives, is_new })
                         .ok_or(Failure::Unknown(error));
@@ -106,6 +104,22 @@ impl Service {
                 Err(error) => return Err(Failure::NotDone(error)),
             }
         }
+    }
+
+    /// The locks a moment later, while a grant under this key is being undone, and how many had been undone before.
+    async fn look_while_undoing(
+        &self,
+        resources: &[Resource],
+        grant: &Grant,
+        not_after: Instant,
+    ) -> Result<(u64, Vec<Option<Live>>), Failure> {
+        if Instant::now() > not_after {
+            return Err(Failure::NotDone(StoreError::TooLate));
+        }
+        sleep(UNDOING_LOOK).await;
+        let undone = self.untold.undone_so_far(grant);
+        let current = self.look(resources).await.map_err(Failure::NotDone)?;
+        Ok((undone, current))
     }
 
     /// The locks as they are.
@@ -118,19 +132,28 @@ impl Service {
     }
 
     /// Whether an attempt whose outcome is unknown was carried out after all: its mark is there. If that cannot
-    /// be told, the grant is watched for, and taken back when it shows.
-    pub(super) async fn settle(self: &Arc<Self>, resources: &[Resource], grant: &Grant) -> Option<Vec<Live>> {
+    /// be told, the grant is watched for, and taken back when it shows. So many grants under its key had been
+    /// `undone` when it began.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        resources: &[Resource],
+        grant: &Grant,
+        undone: u64,
+    ) -> Option<Vec<Live>> {
         if let Ok(Ok(lives)) = timeout(SETTLE_WITHIN, self.look(resources)).await
             && lives
                 .iter()
                 .all(|live| live.as_ref().is_some_and(|live| is_made_by(live, grant)))
+            && self.untold.made(grant, undone)
         {
             return Some(lives.into_iter().flatten().collect());
         }
         if self.is_nobody_elses(&grant.mark) {
+            // Noted now, while the attempt itself still is: what others under its key do in between must be known.
+            let lost = self.untold.lose(grant);
             let service = Arc::clone(self);
             let (resources, grant) = (resources.to_vec(), grant.clone());
-            tokio::spawn(async move { service.take_back_lost(&resources, &grant).await });
+            tokio::spawn(async move { service.take_back_lost(&resources, &grant, lost).await });
         }
         None
     }
@@ -142,8 +165,7 @@ impl Service {
     }
 
     /// Watches for a grant whose making was lost sight of, and takes it back.
-    async fn take_back_lost(self: Arc<Self>, resources: &[Resource], grant: &Grant) {
-        let untold = self.untold.begin(grant);
+    async fn take_back_lost(self: Arc<Self>, resources: &[Resource], grant: &Grant, lost: Option<Lost>) {
         let mut watched_until = None;
         while watched_until.is_none_or(|until| Instant::now() < until) {
             sleep(drive::with_jitter(LOST_LOOK)).await;
@@ -159,10 +181,10 @@ impl Service {
             if made.is_empty() {
                 continue;
             }
-            if untold.as_ref().is_none_or(Untold::may_undo) {
+            if lost.as_ref().is_none_or(Lost::may_take_back) {
                 self.take_back(made).await;
-                if let Some(untold) = untold {
-                    untold.undone();
+                if let Some(lost) = lost {
+                    lost.taken_back();
                 }
             }
             return;

@@ -148,8 +148,14 @@ impl Service {
             not_after,
         };
         let untold = self.untold.begin(&heir.grant);
+        let undone = self.untold.undone_so_far(&heir.grant);
         let begun = Instant::now();
         match self.store.apply(attempt).await {
+            Ok(Outcome::Applied(_)) if !self.untold.made(&heir.grant, undone) => {
+                // The grant is being undone in place of one that was lost sight of: its caller waits on.
+                self.wait_on(&heir, super::drive::RETRY);
+                Ok(Some(Ended::Done))
+            }
             Ok(Outcome::Applied(lives)) => {
                 let lives = lives.into_iter().flatten().collect();
                 self.deliver(heir, lives, untold).await;
@@ -163,7 +169,7 @@ impl Service {
                 Ok(is_alone.then_some(Ended::Stale(current)))
             }
             Err(error @ StoreError::Unknown(_)) => {
-                if let Some(lives) = self.settle(&heir.resources, &heir.grant).await {
+                if let Some(lives) = self.settle(&heir.resources, &heir.grant, undone).await {
                     self.deliver(heir, lives, untold).await;
                     return Ok(Some(Ended::Done));
                 }

@@ -3,6 +3,9 @@
 //! A caller that hangs up before its answer gets its grant undone. But with a key it may have come back
 //! meanwhile, on another connection, and been answered with that very grant: then it must stay. This register
 //! settles who was first. Grants without a key cannot be asked for again, so they are not in it.
+//!
+//! It also keeps an attempt whose outcome is unknown from being mistaken: all attempts under a key make grants with
+//! the same mark, and whoever looks out for the lost one must leave alone what another has made meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +28,8 @@ struct State {
 enum Fate {
     #[default]
     Open,
+    /// An attempt knows that it made the grant: it tells its caller, or undoes it.
+    Made,
     /// Somebody was answered with the grant.
     Told,
     /// The grant is being undone.
@@ -66,6 +71,24 @@ impl Register {
         state.map_or(0, |state| state.undone)
     }
 
+    /// Notes that an attempt was lost sight of, and may still make a grant; nothing for an attempt without a key.
+    pub(super) fn lose(self: &Arc<Self>, grant: &Grant) -> Option<Lost> {
+        self.begin(grant).map(Lost)
+    }
+
+    /// An attempt has made its grant, when so many had been `undone` before. False when the grant was taken for one
+    /// that had been lost sight of, and is being undone or has been: then nobody may be told of it.
+    pub(super) fn made(&self, grant: &Grant, undone: u64) -> bool {
+        let mut states = self.0.lock();
+        let Some(state) = states.get_mut(&(grant.holder.clone(), grant.mark.clone())) else {
+            return true;
+        };
+        if state.fate == Fate::Open {
+            state.fate = Fate::Made;
+        }
+        state.fate != Fate::Undoing && state.undone == undone
+    }
+
     /// Somebody comes back for a grant by its key, and has seen it when so many had been `undone`. False when it is
     /// being undone just now, or has been since.
     pub(super) fn may_repeat(&self, grant: &Grant, undone: u64) -> bool {
@@ -74,7 +97,7 @@ impl Register {
             None => true,
             Some(state) if state.undone != undone => false,
             Some(state) => {
-                if state.fate == Fate::Open {
+                if state.fate != Fate::Undoing {
                     state.fate = Fate::Told;
                 }
                 state.fate == Fate::Told
@@ -92,7 +115,7 @@ impl Untold {
     pub(super) fn may_undo(&self) -> bool {
         let mut states = self.register.0.lock();
         let state = states.entry(self.attempt.clone()).or_default();
-        if state.fate == Fate::Open {
+        if state.fate != Fate::Told {
             state.fate = Fate::Undoing;
         }
         state.fate == Fate::Undoing
@@ -108,6 +131,28 @@ impl Untold {
     }
 }
 
+/// An attempt that was lost sight of, for as long as it is watched for.
+#[derive(Debug)]
+pub(super) struct Lost(Untold);
+
+impl Lost {
+    /// A grant has shown that may be the lost one's. Whether it may be taken back, which nobody is told of from now
+    /// on; not if another attempt has made it, or somebody was told of it.
+    pub(super) fn may_take_back(&self) -> bool {
+        let mut states = self.0.register.0.lock();
+        let state = states.entry(self.0.attempt.clone()).or_default();
+        if state.fate == Fate::Open {
+            state.fate = Fate::Undoing;
+        }
+        state.fate == Fate::Undoing
+    }
+
+    /// The grant has been taken back.
+    pub(super) fn taken_back(self) {
+        self.0.undone();
+    }
+}
+
 impl Drop for Untold {
     fn drop(&mut self) {
         let mut states = self.register.0.lock();
@@ -117,5 +162,51 @@ impl Drop for Untold {
                 states.remove(&self.attempt);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferrolho_core::{Owner, Ttl};
+
+    use super::*;
+
+    fn grant() -> Grant {
+        Grant {
+            holder: Holder {
+                owner: Owner::new("a").unwrap(),
+                principal: None,
+            },
+            ttl: Ttl::new(60, Ttl::MAX).unwrap(),
+            metadata: None,
+            mark: Mark::from_key("k").unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_another_has_made_is_not_taken_for_the_lost_one() {
+        let register = Arc::new(Register::default());
+        let lost = register.lose(&grant()).unwrap();
+        let other = register.begin(&grant()).unwrap();
+        assert!(register.made(&grant(), 0));
+        assert!(!lost.may_take_back());
+        drop(other);
+        assert!(!lost.may_take_back(), "its caller has been told");
+        drop(lost);
+        assert_eq!(register.len(), 0);
+    }
+
+    #[test]
+    fn who_made_a_grant_that_is_taken_for_the_lost_one_tells_nobody() {
+        let register = Arc::new(Register::default());
+        let lost = register.lose(&grant()).unwrap();
+        let other = register.begin(&grant()).unwrap();
+        assert!(lost.may_take_back());
+        assert!(!register.made(&grant(), 0));
+        lost.taken_back();
+        assert!(!register.made(&grant(), 0), "it has been taken back since");
+        assert!(register.made(&grant(), register.undone_so_far(&grant())));
+        assert!(other.may_undo(), "its own caller may still leave");
+        assert!(!register.may_repeat(&grant(), 1));
     }
 }

@@ -198,6 +198,65 @@ async fn an_unknown_grant_under_a_key_is_given_to_who_comes_back_with_it() {
     assert_nothing_left(&service).await;
 }
 
+/// The first request is lost for good, and its repeat makes the grant itself, at once or by a hand-over. Whoever
+/// still looks out for the first must not take the second for it.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_a_repeat_is_not_taken_back_for_the_attempt_that_was_lost() {
+    let (store, service) = faulty_service(false);
+    store.next(&[Fault::RequestLost]);
+    let asked = |wait| keyed("k", request("a", "r", 600, wait));
+    assert_eq!(service.acquire(asked(0)).await, Err(Refusal::Unavailable));
+    let at_once = locks(service.acquire(asked(0)).await).unwrap();
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(
+        service.find(&resource("r")).await.unwrap(),
+        Some(at_once[0].clone())
+    );
+    release(&service, "a", "r").await;
+
+    store.next(&[Fault::RequestLost]);
+    let asked = |wait| keyed("l", request("a", "r", 600, wait));
+    assert_eq!(service.acquire(asked(0)).await, Err(Refusal::Unavailable));
+    take(&service, "b", "r", 60).await.unwrap();
+    let waiting = stand(&service, asked(60)).await;
+    release(&service, "b", "r").await;
+    let handed_over = locks(waiting.await.unwrap()).unwrap();
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(
+        service.find(&resource("r")).await.unwrap(),
+        Some(handed_over[0].clone())
+    );
+    release(&service, "a", "r").await;
+    assert_nothing_left(&service).await;
+}
+
+/// Likewise when that repeat's answer is lost and settled by the mark, and when its caller leaves: then it is undone.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_a_repeat_is_settled_and_undone_as_any_other() {
+    let (store, service) = faulty_service(false);
+    store.next(&[Fault::RequestLost, Fault::AnswerLost]);
+    let asked = |key, wait| keyed(key, request("a", "r", 600, wait));
+    assert_eq!(service.acquire(asked("k", 0)).await, Err(Refusal::Unavailable));
+    let settled = locks(service.acquire(asked("k", 0)).await).unwrap();
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(
+        service.find(&resource("r")).await.unwrap(),
+        Some(settled[0].clone())
+    );
+    release(&service, "a", "r").await;
+
+    store.next(&[Fault::RequestLost]);
+    assert_eq!(service.acquire(asked("l", 0)).await, Err(Refusal::Unavailable));
+    take(&service, "b", "r", 60).await.unwrap();
+    let waiting = stand(&service, asked("l", 60)).await;
+    waiting.abort();
+    settle().await;
+    release(&service, "b", "r").await;
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(owner_of(&service, "r").await, None);
+    assert_nothing_left(&service).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_that_fails_frees_nobody_and_loses_nobody() {
     for fault in [Fault::Refused, Fault::RequestLost] {
