@@ -10,6 +10,7 @@ mod court;
 mod engine;
 mod fault;
 mod http;
+mod pulse;
 mod report;
 mod run;
 mod server;
@@ -31,6 +32,7 @@ use rand::rngs::StdRng;
 
 use engine::{Engine, EngineName};
 use http::{Answer, Caller, Request};
+use pulse::Pulse;
 use run::{Route, Run};
 use server::Server;
 use storm::{HEAL_LIMIT, Storm};
@@ -83,11 +85,12 @@ async fn chaos(args: &Args) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(rand::random);
     println!("chaos on {:?} for {} min, seed {seed}", args.engine, args.minutes);
     let folder = tempfile::Builder::new().prefix("ferrolho-chaos-").tempdir()?;
+    let pulse = Pulse::start(folder.path())?;
     let Some(engine) = Engine::start(args.engine, folder.path()).await? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (servers, cables) = start_servers(args, &engine, folder.path()).await?;
-    let run = Arc::new(Run::new(folder.path(), routes(&cables), seed));
+    let (servers, cables) = start_servers(args, &engine, &pulse, folder.path()).await?;
+    let run = Arc::new(Run::new(folder.path(), pulse, routes(&cables), seed));
     let mut storm = Storm::new(engine, servers, cables, StdRng::seed_from_u64(seed));
     let begun = Instant::now();
     let clients = client::start(&run, args.clients);
@@ -110,6 +113,10 @@ async fn chaos(args: &Args) -> Result<ExitCode> {
     }
     until_nothing_is_left(&run, &storm.servers).await;
     look_into_logs(&run, &storm.servers);
+    run.court.time(
+        "time that the machine stood still, in all",
+        run.pulse.stalled_since(begun),
+    );
     report::print(args.engine, took, seed, &run.court, &storm.servers);
     let is_well = run.court.violations().is_empty();
     if is_well && !args.keep {
@@ -134,13 +141,17 @@ async fn chaos(args: &Args) -> Result<ExitCode> {
 async fn start_servers(
     args: &Args,
     engine: &Engine,
+    pulse: &Pulse,
     folder: &std::path::Path,
 ) -> Result<(Vec<Server>, Vec<Vec<Proxy>>)> {
     let mut servers = Vec::new();
     let mut cables = Vec::new();
     for number in 0..args.engine.servers() {
         let mut server = Server::new(&args.program, engine.store(number), folder, number)?;
-        server.start(HEAL_LIMIT).await.with_context(|| server.log())?;
+        server
+            .start(pulse, HEAL_LIMIT)
+            .await
+            .with_context(|| server.log())?;
         let mut of_server = Vec::new();
         for _ in 0..CABLES {
             of_server.push(Proxy::start(server.address).await);
@@ -177,7 +188,7 @@ async fn until_nothing_is_left(run: &Run, servers: &[Server]) {
                 if answer.as_ref().is_ok_and(is_empty) {
                     break;
                 }
-                if begun.elapsed() > NOTHING_LEFT {
+                if run.pulse.awake_since(begun) > NOTHING_LEFT {
                     let body = answer.map(|answer| answer.body.to_string());
                     run.court.accuse(&format!(
                         "LEFT on server {number} after {NOTHING_LEFT:?}: {body:?}"

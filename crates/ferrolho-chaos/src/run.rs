@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::court::Court;
 use crate::http::{Answer, Caller, Request, Silence};
+use crate::pulse::Pulse;
 use crate::weather::Weather;
 use crate::witness::Witness;
 
 /// How much longer than its wait an answer may take while all is calm.
 const CALM_LIMIT: Duration = Duration::from_secs(6);
+
+/// How long after a stall the pulse must have shown it.
+const PULSE_SHOWS: Duration = Duration::from_secs(1);
 
 /// How much longer than its wait a client listens for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(7);
@@ -29,6 +33,7 @@ pub(crate) struct Run {
     pub(crate) court: Court,
     pub(crate) witness: Witness,
     pub(crate) weather: Weather,
+    pub(crate) pulse: Pulse,
     pub(crate) routes: Vec<Route>,
     /// The run's seed, from which each client has its own.
     pub(crate) seed: u64,
@@ -38,8 +43,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(folder: &Path, routes: Vec<Route>, seed: u64) -> Self {
+    pub(crate) fn new(folder: &Path, pulse: Pulse, routes: Vec<Route>, seed: u64) -> Self {
         Self {
+            pulse,
             court: Court::new(folder),
             witness: Witness::default(),
             weather: Weather::default(),
@@ -126,7 +132,12 @@ impl<'a> Voice<'a> {
         court.note(&format!("{what} > {body} to {}", self.route.server));
         let heard = self.caller.call(request, wait + PATIENCE).await;
         let took = sent.elapsed();
-        let is_calm = self.run.weather.is_calm_since(self.route.server, since);
+        if took > wait + CALM_LIMIT {
+            // A stall shows in the pulse a little later.
+            tokio::time::sleep(PULSE_SHOWS).await;
+        }
+        let is_calm = self.run.weather.is_calm_since(self.route.server, since)
+            && self.run.pulse.stalled_since(since).is_zero();
         if is_calm {
             court.count("requests while calm");
             court.time("answer beyond its wait while calm", took.saturating_sub(wait));

@@ -12,6 +12,7 @@ use ferrolho_testkit::faketime_library;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::{Caller, Request};
+use crate::pulse::Pulse;
 
 /// How long a server may take to stop when asked to: the promise is 10 s.
 const STOP_LIMIT: Duration = Duration::from_secs(12);
@@ -79,9 +80,9 @@ impl Server {
     }
 
     /// Starts it and waits until it answers, again and again if it ends, as a service manager does.
-    pub(crate) async fn start(&mut self, limit: Duration) -> Result<()> {
-        let give_up = Instant::now() + limit;
-        while Instant::now() < give_up {
+    pub(crate) async fn start(&mut self, pulse: &Pulse, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while pulse.awake_since(begun) < limit {
             let has_ended = match &mut self.child {
                 None => true,
                 Some(child) => child.try_wait()?.is_some(),
@@ -156,14 +157,14 @@ impl Server {
     }
 
     /// Asks it to stop. Says how it ended, if it did in time.
-    pub(crate) async fn stop(&mut self) -> Result<()> {
+    pub(crate) async fn stop(&mut self, pulse: &Pulse) -> Result<()> {
         self.signal(Signal::TERM)?;
         let Some(mut child) = self.child.take() else {
             return Ok(());
         };
         self.state = State::Down;
         let asked = Instant::now();
-        while asked.elapsed() < STOP_LIMIT {
+        while pulse.awake_since(asked) < STOP_LIMIT {
             if let Some(status) = child.try_wait()? {
                 if status.success() {
                     return Ok(());

@@ -101,7 +101,7 @@ impl Storm {
                 let Err(answer) = try_out(&mut caller, &format!("probe-{}", self.probes)).await else {
                     break;
                 };
-                if begun.elapsed() > HEAL_LIMIT {
+                if run.pulse.awake_since(begun) > HEAL_LIMIT {
                     run.court
                         .accuse(&format!("SICK server {server} after {HEAL_LIMIT:?}: {answer}"));
                     break;
@@ -178,7 +178,7 @@ impl Storm {
                 Mending::Start(server)
             }
             Fault::Stop => {
-                if let Err(how) = self.servers[server].stop().await {
+                if let Err(how) = self.servers[server].stop(&run.pulse).await {
                     run.court.accuse(&format!("STOP {how}"));
                 }
                 Mending::Start(server)
@@ -273,7 +273,7 @@ impl Storm {
             Mending::None => {}
             Mending::Start(server) => {
                 let begun = Instant::now();
-                if let Err(how) = self.servers[server].start(HEAL_LIMIT).await {
+                if let Err(how) = self.servers[server].start(&run.pulse, HEAL_LIMIT).await {
                     run.court.accuse(&format!("START {how}"));
                 }
                 run.court.time("start of a server", begun.elapsed());
