@@ -14,6 +14,7 @@ mod lift;
 mod memory;
 pub mod meter;
 mod open;
+pub mod postgres;
 mod sqlite;
 mod table;
 

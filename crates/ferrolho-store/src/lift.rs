@@ -8,6 +8,7 @@ use ferrolho_core::FencingToken;
 
 #[cfg(feature = "etcd")]
 use crate::etcd::{self, EtcdOpenError};
+use crate::postgres::{self, PostgresOpenError};
 use crate::sqlite;
 use crate::{SqliteOpenError, StoreUrl};
 
@@ -42,6 +43,9 @@ pub enum LiftError {
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] SqliteOpenError),
+    /// The database.
+    #[error(transparent)]
+    Postgres(#[from] PostgresOpenError),
     /// The cluster.
     #[cfg(feature = "etcd")]
     #[error(transparent)]
@@ -63,6 +67,7 @@ pub async fn lift_tokens(url: &StoreUrl, lift: Lift) -> Result<u64, LiftError> {
             let lifting = tokio::task::spawn_blocking(move || sqlite::lift_tokens(&path, lift));
             Ok(lifting.await.map_err(|_| LiftError::CutShort)??)
         }
+        StoreUrl::Postgres(config) => Ok(postgres::lift_tokens(config, lift).await?),
         #[cfg(feature = "etcd")]
         StoreUrl::Etcd(config) => Ok(etcd::lift_tokens(config, lift).await?),
     }

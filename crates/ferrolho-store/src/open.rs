@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
 use crate::etcd::{EtcdConfig, EtcdOpenError, EtcdStore, EtcdUrlError};
+use crate::postgres::{PostgresConfig, PostgresOpenError, PostgresStore, PostgresUrlError};
 use crate::{MemoryStore, SqliteOpenError, SqliteStore, Store};
 
 /// Where the locks are to live.
@@ -20,6 +21,8 @@ pub enum StoreUrl {
     Memory,
     /// `sqlite:PATH`: in this file.
     Sqlite(PathBuf),
+    /// `postgres://host/database`: in this database.
+    Postgres(Box<PostgresConfig>),
     /// `etcd://host,host`: in this cluster.
     #[cfg(feature = "etcd")]
     Etcd(EtcdConfig),
@@ -40,9 +43,12 @@ pub enum StoreUrlError {
     /// A program that was built without the engine for this store.
     #[error("this ferrolho was built without etcd; build it with: cargo build --release --features etcd")]
     WithoutEtcd,
-    /// The engine for this store is not there yet.
-    #[error("this version has no PostgreSQL engine")]
-    WithoutPostgres,
+    /// Something in a PostgreSQL URL.
+    #[error(transparent)]
+    Postgres(#[from] PostgresUrlError),
+    /// A connection to listen over, for a store that has none.
+    #[error("only a PostgreSQL store listens over a connection of its own, named as postgres://…")]
+    Listen,
     /// Something in an etcd URL.
     #[cfg(feature = "etcd")]
     #[error(transparent)]
@@ -58,7 +64,7 @@ impl FromStr for StoreUrl {
             "memory" if rest.is_empty() => Ok(Self::Memory),
             "memory" => Err(StoreUrlError::Memory),
             "sqlite" => parse_path(rest).map(Self::Sqlite).ok_or(StoreUrlError::Sqlite),
-            "postgres" | "postgresql" => Err(StoreUrlError::WithoutPostgres),
+            "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(text.parse()?))),
             #[cfg(feature = "etcd")]
             "etcd" => Ok(Self::Etcd(text.parse()?)),
             #[cfg(not(feature = "etcd"))]
@@ -69,6 +75,15 @@ impl FromStr for StoreUrl {
 }
 
 impl StoreUrl {
+    /// Hears of changes over this direct connection, where the store's own leads through a pooler.
+    pub fn listen_over(&mut self, direct: &Self) -> Result<(), StoreUrlError> {
+        let (Self::Postgres(config), Self::Postgres(direct)) = (self, direct) else {
+            return Err(StoreUrlError::Listen);
+        };
+        config.listen_over(direct);
+        Ok(())
+    }
+
     /// Leaves it to others to compact etcd's history, as a cluster needs that others use too. Other stores have no
     /// such history.
     pub fn leave_etcd_history(&mut self) {
@@ -97,6 +112,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Memory => f.write_str("memory:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(config) => config.fmt(f),
             #[cfg(feature = "etcd")]
             Self::Etcd(config) => config.fmt(f),
         }
@@ -109,6 +125,9 @@ pub enum OpenError {
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] SqliteOpenError),
+    /// The database.
+    #[error(transparent)]
+    Postgres(#[from] PostgresOpenError),
     /// The cluster.
     #[cfg(feature = "etcd")]
     #[error(transparent)]
@@ -127,6 +146,7 @@ pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
             let opening = tokio::task::spawn_blocking(move || SqliteStore::open(&path));
             Ok(Arc::new(opening.await.map_err(|_| OpenError::CutShort)??))
         }
+        StoreUrl::Postgres(config) => Ok(Arc::new(PostgresStore::open(config).await?)),
         #[cfg(feature = "etcd")]
         StoreUrl::Etcd(config) => Ok(Arc::new(EtcdStore::open(config).await?)),
     }

@@ -28,6 +28,10 @@ pub(crate) struct ServeArgs {
     /// Where the locks live: sqlite:PATH, memory:, postgres://…, etcd://… [default: sqlite:ferrolho.db]
     #[arg(long, value_name = "URL", env = "FERROLHO_STORE", hide_env_values = true)]
     store: Option<String>,
+    /// The direct connection over which a PostgreSQL store hears of changes, when --store leads through a pooler:
+    /// postgres://… [default: as --store]
+    #[arg(long, value_name = "URL", env = "FERROLHO_STORE_LISTEN", hide_env_values = true)]
+    store_listen: Option<String>,
     /// Whether etcd's history is compacted to the last 10 minutes: on, or off for a cluster that others use too
     /// [default: on]
     #[arg(long, value_name = "on|off", env = "FERROLHO_ETCD_COMPACT")]
@@ -131,6 +135,9 @@ impl Config {
         let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;
         let names = settings.text("allowed_host", "");
         let mut store: StoreUrl = settings.parse("store", "sqlite:ferrolho.db")?;
+        if let Some(direct) = settings.optional::<StoreUrl>("store_listen")? {
+            store.listen_over(&direct)?;
+        }
         match settings.text("etcd_compact", "on").as_str() {
             "on" => {}
             "off" => store.leave_etcd_history(),
@@ -178,6 +185,7 @@ impl Settings {
         let given = [
             ("listen", &args.listen),
             ("store", &args.store),
+            ("store_listen", &args.store_listen),
             ("etcd_compact", &args.etcd_compact),
             ("tokens", &args.tokens),
             ("allow_anonymous", &args.allow_anonymous),

@@ -1,0 +1,53 @@
+//! What the database's clock should show now. Every call says what it expects, so that a step of that clock frees no
+//! lock and keeps none, and a call that comes very late does nothing.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The database's clock as it was last seen, in microseconds since 1970, and how often it was put right before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    pub(super) era: i64,
+    pub(super) clock: i64,
+    pub(super) seen: Instant,
+}
+
+impl Sight {
+    /// What it should show now.
+    pub(super) fn expected(&self) -> i64 {
+        self.clock + micros(self.seen.elapsed())
+    }
+}
+
+pub(super) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The newest sight of the clock.
+#[derive(Debug)]
+pub(super) struct Clock(Mutex<Sight>);
+
+impl Clock {
+    pub(super) fn new(first: Sight) -> Self {
+        Self(Mutex::new(first))
+    }
+
+    pub(super) fn sight(&self) -> Sight {
+        *self.0.lock()
+    }
+
+    /// Takes over what a call saw that was sent at `sent`. The clock was read after that, so it is never taken to be
+    /// further than it is.
+    pub(super) fn saw(&self, era: i64, clock: i64, sent: Instant) {
+        let mut sight = self.0.lock();
+        if era >= sight.era && (era > sight.era || sent > sight.seen) {
+            *sight = Sight {
+                era,
+                clock,
+                seen: sent,
+            };
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The calls of the functions in the database.
+
+use std::sync::Arc;
+
+use ferrolho_core::{Change, Claim, EventKind, Expected, Holder, Live, Resource, Write};
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+use tracing::warn;
+
+use super::clock::{Clock, Sight};
+use super::config::PostgresConfig;
+use super::failure::Failure;
+use super::link::{Door, Link, Parameters};
+use super::rows::Answer;
+use crate::ListQuery;
+
+/// How far the database's clock may be from what is expected: more is a step, or a call that came very late.
+const MAX_OFF_MICROS: i64 = 1_000_000;
+
+/// A database with its tables and functions in place.
+pub(super) struct Database {
+    /// Reads of one lock.
+    finds: Link,
+    /// Everything that may take longer: lists, the pulse.
+    others: Link,
+    pub(super) clock: Clock,
+    sql: Statements,
+}
+
+struct Statements {
+    apply: String,
+    find: String,
+    list: String,
+    pulse: String,
+    step: String,
+}
+
+/// How the store is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pulse {
+    pub(super) epoch: u64,
+    pub(super) commits: u64,
+    pub(super) era: i64,
+    pub(super) clock: i64,
+    pub(super) skew: i64,
+    /// How many microseconds from now the next lock ends; negative when a dead one is there.
+    pub(super) next_end: Option<i64>,
+}
+
+impl Database {
+    /// Takes the first look.
+    pub(super) async fn new(
+        config: &PostgresConfig,
+        door: &Door,
+        until: Instant,
+    ) -> Result<(Self, Pulse), Failure> {
+        let call = |name: &str, count: usize| {
+            let places: Vec<String> = (1..=count).map(|n| format!("${n}")).collect();
+            format!(
+                "SELECT * FROM {}.ferrolho_{name}_v1({})",
+                config.schema,
+                places.join(", ")
+            )
+        };
+        let first = Sight {
+            era: 0,
+            clock: 0,
+            seen: Instant::now(),
+        };
+        let database = Self {
+            finds: Link::new(door.clone()),
+            others: Link::new(door.clone()),
+            clock: Clock::new(first),
+            sql: Statements {
+                apply: call("apply", 19),
+                find: call("find", 1),
+                list: call("list", 7),
+                pulse: call("pulse", 0),
+                step: call("step", 3),
+            },
+        };
+        let pulse = database.pulse(until).await?;
+        Ok((database, pulse))
+    }
+
+    /// Lets go of the connections.
+    pub(super) fn close(&self) {
+        self.finds.close();
+        self.others.close();
+    }
+
+    /// A call that changes nothing: it is made again when its session was lost.
+    async fn read(
+        &self,
+        link: &Link,
+        sql: &str,
+        parameters: Parameters<'_>,
+        until: Instant,
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        match link.call(sql, parameters, until).await {
+            Err(Failure::Unknown(_) | Failure::Again(_)) if Instant::now() < until => {
+                link.call(sql, parameters, until).await
+            }
+            answer => answer,
+        }
+    }
+
+    pub(super) async fn find(&self, resource: &Resource, until: Instant) -> Result<Option<Live>, Failure> {
+        let name = resource.as_str();
+        let parameters: Parameters<'_> = &[(&name, Type::TEXT)];
+        let answer = self.look(&self.finds, &self.sql.find, parameters, until).await?;
+        Ok(answer.locks().pop())
+    }
+
+    /// One lock more than the query wants, if there are so many.
+    pub(super) async fn list(&self, query: &ListQuery, until: Instant) -> Result<Vec<Live>, Failure> {
+        let below = end_of(&query.prefix);
+        let after = query.after.as_ref().map(Resource::as_str);
+        let holder = query.holder.as_ref();
+        let owner = holder.map(|holder| &holder.owner).or(query.owner.as_ref());
+        let owner = owner.map(ferrolho_core::Owner::as_str);
+        let principal = holder.and_then(principal);
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
+        let parameters: Parameters<'_> = &[
+            (&query.prefix, Type::TEXT),
+            (&below, Type::TEXT),
+            (&after, Type::TEXT),
+            (&owner, Type::TEXT),
+            (&holder.is_none(), Type::BOOL),
+            (&principal, Type::TEXT),
+            (&limit, Type::INT8),
+        ];
+        let answer = self.look(&self.others, &self.sql.list, parameters, until).await?;
+        // An owner and a holder that contradict each other are nobody.
+        Ok(answer
+            .locks()
+            .into_iter()
+            .filter(|live| query.wants(&live.lock))
+            .collect())
+    }
+
+    /// A read of locks, which the clock must be right for.
+    async fn look(
+        &self,
+        link: &Link,
+        sql: &str,
+        parameters: Parameters<'_>,
+        until: Instant,
+    ) -> Result<Answer, Failure> {
+        loop {
+            let sent = Instant::now();
+            let answer = Answer::read(&self.read(link, sql, parameters, until).await?)?;
+            let sight = self.clock.sight();
+            let is_in_era = answer.era == sight.era;
+            if is_in_era && (answer.clock - sight.expected()).abs() <= MAX_OFF_MICROS {
+                self.clock.saw(answer.era, answer.clock, sent);
+                return Ok(answer);
+            }
+            self.put_right(answer.era, answer.clock, sent, until).await?;
+        }
+    }
+
+    pub(super) async fn pulse(&self, until: Instant) -> Result<Pulse, Failure> {
+        let sent = Instant::now();
+        let rows = self.read(&self.others, &self.sql.pulse, &[], until).await?;
+        let odd = |error: tokio_postgres::Error| Failure::Away(error.to_string());
+        let row = rows.first().ok_or_else(|| Failure::Away("no pulse".into()))?;
+        let number = |name: &str| row.try_get::<_, i64>(name).map_err(odd);
+        let pulse = Pulse {
+            epoch: number("epoch")?.unsigned_abs(),
+            commits: number("commits")?.unsigned_abs(),
+            era: number("era")?,
+            clock: number("clock")?,
+            skew: number("skew")?,
+            next_end: row.try_get("next_end").map_err(odd)?,
+        };
+        if pulse.era > self.clock.sight().era || self.clock.sight().clock == 0 {
+            self.clock.saw(pulse.era, pulse.clock, sent);
+        }
+        Ok(pulse)
+    }
+
+    /// The clock is not as it should be: somebody else has put it right already, or this call came late, or it was
+    /// stepped, which is put right here.
+    async fn put_right(&self, era: i64, clock: i64, sent: Instant, until: Instant) -> Result<(), Failure> {
+        let sight = self.clock.sight();
+        if Instant::now() >= until {
+            return Err(Failure::Away("the database's clock is not as expected".into()));
+        }
+        if era != sight.era {
+            self.pulse(until).await?;
+            return Ok(());
+        }
+        let expected = sight.expected();
+        let jump = clock - expected;
+        // A call that lay around for long saw the clock before its answer came, and it was right then.
+        let since_sent = super::clock::micros(sent.elapsed());
+        if jump < 0 && -jump <= since_sent + MAX_OFF_MICROS {
+            return Ok(());
+        }
+        warn!(
+            jump_micros = jump,
+            "the database's clock was stepped; locks keep their lives"
+        );
+        let parameters: Parameters<'_> = &[(&era, Type::INT8), (&expected, Type::INT8), (&jump, Type::INT8)];
+        self.others.call(&self.sql.step, parameters, until).await?;
+        let asked = Instant::now();
+        let pulse = self.pulse(until).await?;
+        if pulse.era == era {
+            // Nothing was put right: the database's clock is what there is.
+            self.clock.saw(pulse.era, pulse.clock, asked);
+        }
+        Ok(())
+    }
+
+    /// Carries out groups of changes, each all or none, and clears at most so many dead locks. A resource occurs
+    /// once. Nothing is done when the call comes late or the clock was stepped; then it is sent again.
+    pub(super) async fn apply(
+        &self,
+        link: &Link,
+        groups: &[Arc<[Change]>],
+        clear: i32,
+        until: Instant,
+    ) -> Result<Vec<(usize, bool, Option<Live>)>, Failure> {
+        let columns = Columns::of(groups);
+        loop {
+            let sight = self.clock.sight();
+            let sent = Instant::now();
+            let rows = columns.send(link, &self.sql.apply, sight, clear, until).await;
+            let answer = match rows {
+                Ok(rows) => Answer::read(&rows)?,
+                Err(Failure::Again(_)) if Instant::now() < until => {
+                    // A step of the clock in the middle of the call looks like this too.
+                    self.pulse(until).await?;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            if answer.is_in_time {
+                self.clock.saw(answer.era, answer.clock, sent);
+                return Ok(answer.changes);
+            }
+            self.put_right(answer.era, answer.clock, sent, until).await?;
+        }
+    }
+}
+
+/// The first text that is above all that begin like this. Code points are in the order of their bytes.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = match last {
+            '\u{d7ff}' => Some('\u{e000}'),
+            other => char::from_u32(u32::from(other) + 1),
+        };
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
+fn principal(holder: &Holder) -> Option<&str> {
+    holder.principal.as_ref().map(ferrolho_core::Principal::as_str)
+}
+
+fn kind(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Acquired => "acquired",
+        EventKind::Renewed => "renewed",
+        EventKind::Released => "released",
+        EventKind::Expired => "expired",
+        EventKind::Forced => "forced",
+    }
+}
+
+/// Changes as the arrays that the function takes.
+#[derive(Default)]
+struct Columns<'a> {
+    group: Vec<i32>,
+    resource: Vec<&'a str>,
+    expect: Vec<&'static str>,
+    owner: Vec<Option<&'a str>>,
+    principal: Vec<Option<&'a str>>,
+    token: Vec<Option<i64>>,
+    write: Vec<&'static str>,
+    ttl: Vec<Option<i32>>,
+    new_owner: Vec<Option<&'a str>>,
+    new_principal: Vec<Option<&'a str>>,
+    metadata: Vec<Option<&'a str>>,
+    mark: Vec<Option<String>>,
+    end: Vec<Option<&'static str>>,
+    begin: Vec<Option<&'static str>>,
+    reason: Vec<Option<String>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(groups: &'a [Arc<[Change]>]) -> Self {
+        let mut columns = Self::default();
+        for (group, changes) in (0..).zip(groups) {
+            for change in changes.iter() {
+                columns.group.push(group);
+                columns.push(change);
+            }
+        }
+        columns
+    }
+
+    fn push(&mut self, change: &'a Change) {
+        self.resource.push(change.resource.as_str());
+        let claim = |claim: &'a Claim| (Some(claim.holder.owner.as_str()), principal(&claim.holder));
+        let number = |token: ferrolho_core::FencingToken| i64::try_from(token.get()).unwrap_or(i64::MAX);
+        let (expect, (owner, by), token) = match &change.expected {
+            Expected::Free => ("free", (None, None), None),
+            Expected::HeldBy(held) => ("held", claim(held), held.token.map(number)),
+            Expected::Token(token) => ("token", (None, None), Some(number(*token))),
+        };
+        self.expect.push(expect);
+        self.owner.push(owner);
+        self.principal.push(by);
+        self.token.push(token);
+        let (write, ttl, grant) = match &change.write {
+            Write::Grant(grant) => ("grant", Some(grant.ttl), Some(grant)),
+            Write::Extend(ttl) => ("extend", Some(*ttl), None),
+            Write::Remove => ("remove", None, None),
+        };
+        self.write.push(write);
+        self.ttl
+            .push(ttl.map(|ttl| i32::try_from(ttl.seconds()).unwrap_or(i32::MAX)));
+        self.new_owner
+            .push(grant.map(|grant| grant.holder.owner.as_str()));
+        self.new_principal
+            .push(grant.and_then(|grant| principal(&grant.holder)));
+        self.metadata.push(
+            grant
+                .and_then(|grant| grant.metadata.as_ref())
+                .map(ferrolho_core::Metadata::as_str),
+        );
+        self.mark.push(grant.map(|grant| grant.mark.to_string()));
+        let kinds = change.event_kinds();
+        let is_begin = |kind: &EventKind| matches!(kind, EventKind::Acquired | EventKind::Renewed);
+        self.end
+            .push(kinds.iter().find(|kind| !is_begin(kind)).map(|k| kind(*k)));
+        self.begin
+            .push(kinds.iter().find(|kind| is_begin(kind)).map(|k| kind(*k)));
+        self.reason
+            .push(change.reason().map(|reason| reason.as_str().to_owned()));
+    }
+
+    async fn send(
+        &self,
+        link: &Link,
+        sql: &str,
+        sight: Sight,
+        clear: i32,
+        until: Instant,
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        let expected = sight.expected();
+        let parameters: Parameters<'_> = &[
+            (&sight.era, Type::INT8),
+            (&expected, Type::INT8),
+            (&true, Type::BOOL),
+            (&clear, Type::INT4),
+            (&self.group, Type::INT4_ARRAY),
+            (&self.resource, Type::TEXT_ARRAY),
+            (&self.expect, Type::TEXT_ARRAY),
+            (&self.owner, Type::TEXT_ARRAY),
+            (&self.principal, Type::TEXT_ARRAY),
+            (&self.token, Type::INT8_ARRAY),
+            (&self.write, Type::TEXT_ARRAY),
+            (&self.ttl, Type::INT4_ARRAY),
+            (&self.new_owner, Type::TEXT_ARRAY),
+            (&self.new_principal, Type::TEXT_ARRAY),
+            (&self.metadata, Type::TEXT_ARRAY),
+            (&self.mark, Type::TEXT_ARRAY),
+            (&self.end, Type::TEXT_ARRAY),
+            (&self.begin, Type::TEXT_ARRAY),
+            (&self.reason, Type::TEXT_ARRAY),
+        ];
+        link.call(sql, parameters, until).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_end_of_a_prefix_is_above_all_that_begin_like_it_and_nothing_else() {
+        assert_eq!(end_of(""), None);
+        assert_eq!(end_of("a").as_deref(), Some("b"));
+        assert_eq!(end_of("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end_of("\u{10ffff}"), None);
+        assert_eq!(end_of("\u{d7ff}").as_deref(), Some("\u{e000}"));
+    }
+}

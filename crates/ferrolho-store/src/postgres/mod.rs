@@ -1,0 +1,231 @@
+//! PostgreSQL: several servers on one database.
+//!
+//! The seed's table and one row beside it, whose row lock is the order of all commits: tokens are drawn from it, and
+//! the clock is read once it is held. What decides is in functions of the database (`sql/`), so that a batch of
+//! changes is one statement, one round trip and one commit ([`batch`], [`database`]). Each call says what the
+//! database's clock should show ([`clock`]). Dead locks are cleared by every server ([`ends`]). Notifications are the
+//! change feed ([`listener`]). A connection that does not answer in time is thrown away ([`link`]).
+
+mod batch;
+mod clock;
+mod config;
+mod database;
+mod ends;
+mod failure;
+mod link;
+mod listener;
+mod rows;
+mod setup;
+mod tls;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ferrolho_core::{Live, Resource};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use self::batch::{Carrier, MAX_FLIGHTS, Queue};
+use self::database::Database;
+use self::ends::Ends;
+use self::failure::Failure;
+use self::link::{Door, Link};
+use self::listener::{Listener, Place};
+use crate::clock::wall_now;
+use crate::{
+    Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, Lift, ListQuery, Outcome,
+    Page, Store, StoreError,
+};
+
+pub use self::config::{PostgresConfig, PostgresUrlError};
+pub use self::tls::RootFileError;
+
+/// A difference of clocks that an operator should know of, in microseconds.
+const NOTABLE_MICROS: i64 = 1_000_000;
+
+/// Why a store on PostgreSQL does not open. Each message is one line without secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresOpenError {
+    /// A file of its TLS is of no use.
+    #[error(transparent)]
+    Root(#[from] RootFileError),
+    /// The database does not answer, or refuses this client.
+    #[error("the PostgreSQL database cannot be used: {0}")]
+    NoAnswer(String),
+    /// It follows another server.
+    #[error("the PostgreSQL server is a standby, where nothing can be written; name the primary")]
+    Standby,
+    /// It keeps texts in another form.
+    #[error(
+        "the database has the encoding {0}; locks need one with UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding(String),
+    /// A newer ferrolho has changed the tables.
+    #[error("the tables are of version {0}, from a newer ferrolho; use that one")]
+    TooNew(i32),
+    /// The tables are not there, and this user may not make them.
+    #[error(
+        "this user may not create the tables; grant it CREATE on the schema {0}, or start ferrolho once as a user who may"
+    )]
+    MayNotCreate(String),
+    /// The tables cannot be made.
+    #[error("the tables cannot be made: {0}")]
+    NoTables(String),
+}
+
+/// Locks in a PostgreSQL database.
+pub struct PostgresStore {
+    database: Arc<Database>,
+    listener: Arc<Listener>,
+    feed: FeedSender,
+    meter: Arc<CommitMeter>,
+    /// None once the store is closed.
+    queue: Mutex<Option<Queue>>,
+    tasks: Mutex<Tasks>,
+}
+
+/// What works in the background. All of it ends when this is dropped.
+#[derive(Default)]
+struct Tasks {
+    /// Ends by itself when the queue is closed and empty.
+    queue: JoinSet<()>,
+    others: JoinSet<()>,
+}
+
+impl PostgresStore {
+    /// Opens the store, and makes its tables where there are none. Must be called within a tokio runtime.
+    pub async fn open(config: &PostgresConfig) -> Result<Self, PostgresOpenError> {
+        let door = Door::new(&config.session)?;
+        let listen = Door::new(config.listen.as_ref().unwrap_or(&config.session))?;
+        setup::set_up(config, &door).await?;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let (database, pulse) = Database::new(config, &door, until)
+            .await
+            .map_err(|failure| PostgresOpenError::NoAnswer(failure.to_string()))?;
+        let (database, ends) = (Arc::new(database), Arc::new(Ends::default()));
+        let (feed, meter) = (FeedSender::default(), Arc::new(CommitMeter::default()));
+        let place = Place {
+            epoch: pulse.epoch,
+            commits: pulse.commits,
+        };
+        let (heard, told) = (Arc::clone(&ends), feed.clone());
+        let listener = Arc::new(Listener::new(Arc::clone(&database), listen, heard, told, place));
+        let links = (0..MAX_FLIGHTS).map(|_| Link::new(door.clone())).collect();
+        let carrier = Carrier {
+            database: Arc::clone(&database),
+            ends: Arc::clone(&ends),
+            meter: Arc::clone(&meter),
+        };
+        let (queue, emptying) = Queue::new(carrier, links);
+        let mut tasks = Tasks::default();
+        tasks.queue.spawn(emptying);
+        let follower = Arc::clone(&listener);
+        tasks.others.spawn(async move { follower.run().await });
+        // Who watches from the first moment should miss nothing. If it cannot be heard now it will be later.
+        let _ = timeout(ENGINE_TIMEOUT, listener.hears()).await;
+        tasks
+            .others
+            .spawn(ends::clear(Arc::clone(&database), ends, Link::new(door)));
+        Ok(Self {
+            database,
+            listener,
+            feed,
+            meter,
+            queue: Mutex::new(Some(queue)),
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    fn queue(&self) -> Result<Queue, StoreError> {
+        let queue = self.queue.lock();
+        queue
+            .clone()
+            .ok_or_else(|| StoreError::unavailable("the store is closed"))
+    }
+}
+
+/// Lifts the tokens of this database. Returns a number that every further token is above.
+pub(crate) async fn lift_tokens(config: &PostgresConfig, lift: Lift) -> Result<u64, PostgresOpenError> {
+    let door = Door::new(&config.session)?;
+    setup::set_up(config, &door).await?;
+    setup::lift(config, &door, lift).await
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn find(&self, resource: &Resource) -> Result<Option<Live>, StoreError> {
+        self.queue()?;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        self.database
+            .find(resource, until)
+            .await
+            .map_err(Failure::of_read)
+    }
+
+    async fn apply(&self, attempt: Attempt) -> Result<Outcome, StoreError> {
+        self.queue()?
+            .submit(attempt.changes.into(), attempt.not_after)
+            .await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.queue()?;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let mut locks = self.database.list(query, until).await.map_err(Failure::of_read)?;
+        let more = locks.len() > query.limit;
+        locks.truncate(query.limit);
+        Ok(Page { locks, more })
+    }
+
+    fn changes(&self) -> Feed {
+        self.feed.subscribe()
+    }
+
+    async fn check(&self) -> Result<Health, StoreError> {
+        self.queue()?;
+        let until = Instant::now() + ENGINE_TIMEOUT;
+        let pulse = self.database.pulse(until).await.map_err(Failure::of_read)?;
+        let ahead = pulse.clock - pulse.skew - wall_now().as_micros();
+        let mut warnings = Vec::new();
+        if self.listener.is_deaf() {
+            warnings.push(
+                "the database is not heard: releases elsewhere wake those who wait here only slowly".into(),
+            );
+        }
+        if pulse.skew.abs() > NOTABLE_MICROS {
+            warnings.push(format!(
+                "the database's clock was stepped by {} seconds; locks keep their lives",
+                pulse.skew / NOTABLE_MICROS
+            ));
+        }
+        if ahead.abs() > NOTABLE_MICROS {
+            warnings.push("the store's clock and this machine's differ by more than a second".into());
+        }
+        Ok(Health {
+            warnings,
+            clock_ahead_micros: Some(ahead),
+            live_locks: None,
+        })
+    }
+
+    fn traits(&self) -> EngineTraits {
+        EngineTraits {
+            name: "postgres",
+            looking_is_free: false,
+            is_shared: true,
+        }
+    }
+
+    fn commits(&self) -> Option<Arc<CommitMeter>> {
+        Some(Arc::clone(&self.meter))
+    }
+
+    async fn close(&self) {
+        self.queue.lock().take();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        // What is under way and what waits each take a call's time at most, unless very many wait.
+        let _ = timeout(2 * ENGINE_TIMEOUT, tasks.queue.join_next()).await;
+        self.database.close();
+    }
+}

@@ -1,0 +1,23 @@
+//! Short words for what the tests do, besides those of the suite.
+
+use std::sync::Arc;
+
+use ferrolho_store::Store;
+use ferrolho_store::postgres::{PostgresConfig, PostgresStore};
+use ferrolho_testkit::Postgres;
+
+/// A server with an empty database `locks`.
+pub(crate) fn server() -> Option<Postgres> {
+    let server = Postgres::start()?;
+    server.create_database("locks");
+    Some(server)
+}
+
+pub(crate) fn config(url: &str) -> PostgresConfig {
+    url.parse().unwrap()
+}
+
+/// A ferrolho server's handle on this database.
+pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
+    Arc::new(PostgresStore::open(&config(url)).await.unwrap())
+}
