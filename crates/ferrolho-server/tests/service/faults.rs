@@ -17,7 +17,7 @@ use crate::support::*;
 
 /// What happens to one attempt.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     /// It is not carried out.
     Refused,
     /// It is carried out, and the answer is lost.
@@ -29,7 +29,7 @@ enum Fault {
 }
 
 /// Decorates a store with faults: the next attempts meet the next faults, and while it is away nothing answers.
-struct Faulty {
+pub(crate) struct Faulty {
     inner: Arc<MemoryStore>,
     faults: Mutex<VecDeque<Fault>>,
     is_away: Mutex<bool>,
@@ -37,7 +37,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(is_shared: bool) -> Arc<Self> {
+    pub(crate) fn new(is_shared: bool) -> Arc<Self> {
         Arc::new(Self {
             inner: memory(),
             faults: Mutex::default(),
@@ -46,11 +46,11 @@ impl Faulty {
         })
     }
 
-    fn next(&self, faults: &[Fault]) {
+    pub(crate) fn next(&self, faults: &[Fault]) {
         self.faults.lock().unwrap().extend(faults);
     }
 
-    fn set_away(&self, is_away: bool) {
+    pub(crate) fn set_away(&self, is_away: bool) {
         *self.is_away.lock().unwrap() = is_away;
     }
 

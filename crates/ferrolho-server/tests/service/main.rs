@@ -5,4 +5,5 @@
 mod faults;
 mod line;
 mod sets;
+mod storm;
 mod support;
