@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferrolho_core::rules::{self, AcquireDecision};
-use ferrolho_core::{Cause, Expected, Grant, Live, Mark, Resource};
+use ferrolho_core::{Cause, Expected, FencingToken, Grant, Live, Mark, Resource};
 use ferrolho_store::{Attempt, Outcome, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
@@ -95,12 +95,14 @@ impl Service {
                     (undone, current) = self.look_while_undoing(resources, grant, not_after).await?;
                 }
                 Ok(Outcome::Stale(now)) => current = now,
-                Err(error @ StoreError::Unknown(_)) => {
-                    let settled = self.settle(resources, grant, undone).await;
-                    return settled
-                        .map(|lives| Attempted::Granted { lives, is_new })
-                        .ok_or(Failure::Unknown(error));
-                }
+                Err(error @ StoreError::Unknown(_)) => match self.settle(resources, grant, None).await {
+                    Some(lives) if self.untold.is_own(grant, undone) => {
+                        return Ok(Attempted::Granted { lives, is_new });
+                    }
+                    // Another attempt under its key has made it.
+                    Some(lives) => current = lives.into_iter().map(Some).collect(),
+                    None => return Err(Failure::Unknown(error)),
+                },
                 Err(error) => return Err(Failure::NotDone(error)),
             }
         }
@@ -132,19 +134,17 @@ impl Service {
     }
 
     /// Whether an attempt whose outcome is unknown was carried out after all: its mark is there. If that cannot
-    /// be told, the grant is watched for, and taken back when it shows. So many grants under its key had been
-    /// `undone` when it began.
+    /// be told, the grant is watched for, and taken back when it shows. A lock with the token `before` is the one
+    /// that the attempt was to replace, though its mark may be the same.
     pub(super) async fn settle(
         self: &Arc<Self>,
         resources: &[Resource],
         grant: &Grant,
-        undone: u64,
+        before: Option<FencingToken>,
     ) -> Option<Vec<Live>> {
+        let is_made = |live: &Live| is_made_by(live, grant) && Some(live.lock.fencing_token) != before;
         if let Ok(Ok(lives)) = timeout(SETTLE_WITHIN, self.look(resources)).await
-            && lives
-                .iter()
-                .all(|live| live.as_ref().is_some_and(|live| is_made_by(live, grant)))
-            && self.untold.made(grant, undone)
+            && lives.iter().all(|live| live.as_ref().is_some_and(is_made))
         {
             return Some(lives.into_iter().flatten().collect());
         }
@@ -167,6 +167,7 @@ impl Service {
     /// Watches for a grant whose making was lost sight of, and takes it back.
     async fn take_back_lost(self: Arc<Self>, resources: &[Resource], grant: &Grant, lost: Option<Lost>) {
         let mut watched_until = None;
+        let mut was_offered = lost.is_none();
         while watched_until.is_none_or(|until| Instant::now() < until) {
             sleep(drive::with_jitter(LOST_LOOK)).await;
             let Ok(lives) = self.look(resources).await else {
@@ -179,6 +180,12 @@ impl Service {
                 .filter(|live| is_made_by(live, grant))
                 .collect();
             if made.is_empty() {
+                continue;
+            }
+            if !was_offered {
+                // Who has come back for it with its key, and waits, is told of it.
+                self.poke(resources);
+                was_offered = true;
                 continue;
             }
             if lost.as_ref().is_none_or(Lost::may_take_back) {

@@ -169,7 +169,12 @@ impl Service {
         mut lives: Vec<Live>,
         mut untold: Option<Untold>,
     ) {
-        while let Some(newer) = self.tell_or_undo(&made, &lives, untold.take()).await {
+        loop {
+            // Kept while a newer request is tried: others under its key may be told of this grant meanwhile.
+            let kept = self.untold.begin(&made.grant);
+            let Some(newer) = self.tell_or_undo(&made, &lives, untold.take()).await else {
+                return;
+            };
             untold = self.untold.begin(&newer.grant);
             let not_after = newer.deadline + LATEST_START;
             match self.attempt(&newer.resources, &newer.grant, not_after).await {
@@ -180,7 +185,7 @@ impl Service {
                 Err(Failure::NotDone(error) | Failure::Unknown(error)) => {
                     warn!(%error, "the store failed between two grants to one owner");
                     self.give_up(&newer, No::Unavailable);
-                    return self.take_back(lives).await;
+                    return self.undo_given(Given::new(lives, kept)).await;
                 }
             }
         }

@@ -147,6 +147,11 @@ impl Service {
             changes: heir.resources.iter().map(change).collect(),
             not_after,
         };
+        let ended = match &expected {
+            Expected::Token(token) => Some(*token),
+            Expected::HeldBy(claim) => claim.token,
+            Expected::Free => None,
+        };
         let untold = self.untold.begin(&heir.grant);
         let undone = self.untold.undone_so_far(&heir.grant);
         let begun = Instant::now();
@@ -169,8 +174,13 @@ impl Service {
                 Ok(is_alone.then_some(Ended::Stale(current)))
             }
             Err(error @ StoreError::Unknown(_)) => {
-                if let Some(lives) = self.settle(&heir.resources, &heir.grant, undone).await {
-                    self.deliver(heir, lives, untold).await;
+                if let Some(lives) = self.settle(&heir.resources, &heir.grant, ended).await {
+                    if self.untold.is_own(&heir.grant, undone) || self.untold.may_repeat(&heir.grant, undone)
+                    {
+                        self.deliver(heir, lives, untold).await;
+                    } else {
+                        self.wait_on(&heir, super::drive::RETRY);
+                    }
                     return Ok(Some(Ended::Done));
                 }
                 self.give_up(&heir, super::No::Unavailable);

@@ -89,6 +89,21 @@ impl Register {
         state.fate != Fate::Undoing && state.undone == undone
     }
 
+    /// A grant under this key is there, and an attempt whose outcome was unknown may have made it, when so many had
+    /// been `undone` before. Whether it is that attempt's from now on, to tell or to undo; not if another is known to
+    /// have made it.
+    pub(super) fn is_own(&self, grant: &Grant, undone: u64) -> bool {
+        let mut states = self.0.lock();
+        match states.get_mut(&(grant.holder.clone(), grant.mark.clone())) {
+            None => true,
+            Some(state) if state.fate == Fate::Open && state.undone == undone => {
+                state.fate = Fate::Made;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
     /// Somebody comes back for a grant by its key, and has seen it when so many had been `undone`. False when it is
     /// being undone just now, or has been since.
     pub(super) fn may_repeat(&self, grant: &Grant, undone: u64) -> bool {
