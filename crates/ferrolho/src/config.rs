@@ -30,7 +30,12 @@ pub(crate) struct ServeArgs {
     store: Option<String>,
     /// The direct connection over which a PostgreSQL store hears of changes, when --store leads through a pooler:
     /// postgres://… [default: as --store]
-    #[arg(long, value_name = "URL", env = "FERROLHO_STORE_LISTEN", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FERROLHO_STORE_LISTEN",
+        hide_env_values = true
+    )]
     store_listen: Option<String>,
     /// Whether etcd's history is compacted to the last 10 minutes: on, or off for a cluster that others use too
     /// [default: on]

@@ -33,6 +33,7 @@ struct Statements {
     list: String,
     pulse: String,
     step: String,
+    count: String,
 }
 
 /// How the store is.
@@ -77,8 +78,10 @@ impl Database {
                 list: call("list", 7),
                 pulse: call("pulse", 0),
                 step: call("step", 3),
+                count: call("count", 0),
             },
         };
+        database.finds.session(until).await?;
         let pulse = database.pulse(until).await?;
         Ok((database, pulse))
     }
@@ -178,6 +181,13 @@ impl Database {
             self.clock.saw(pulse.era, pulse.clock, sent);
         }
         Ok(pulse)
+    }
+
+    /// How many locks live, nearly.
+    pub(super) async fn count(&self, until: Instant) -> Result<Option<u64>, Failure> {
+        let rows = self.read(&self.others, &self.sql.count, &[], until).await?;
+        let counted: Option<i64> = rows.first().and_then(|row| row.try_get(0).ok());
+        Ok(counted.and_then(|counted| counted.try_into().ok()))
     }
 
     /// The clock is not as it should be: somebody else has put it right already, or this call came late, or it was

@@ -100,9 +100,8 @@ impl PostgresStore {
         let listen = Door::new(config.listen.as_ref().unwrap_or(&config.session))?;
         setup::set_up(config, &door).await?;
         let until = Instant::now() + ENGINE_TIMEOUT;
-        let (database, pulse) = Database::new(config, &door, until)
-            .await
-            .map_err(|failure| PostgresOpenError::NoAnswer(failure.to_string()))?;
+        let no_answer = |failure: Failure| PostgresOpenError::NoAnswer(failure.to_string());
+        let (database, pulse) = Database::new(config, &door, until).await.map_err(no_answer)?;
         let (database, ends) = (Arc::new(database), Arc::new(Ends::default()));
         let (feed, meter) = (FeedSender::default(), Arc::new(CommitMeter::default()));
         let place = Place {
@@ -111,7 +110,11 @@ impl PostgresStore {
         };
         let (heard, told) = (Arc::clone(&ends), feed.clone());
         let listener = Arc::new(Listener::new(Arc::clone(&database), listen, heard, told, place));
-        let links = (0..MAX_FLIGHTS).map(|_| Link::new(door.clone())).collect();
+        let links: Vec<Link> = (0..MAX_FLIGHTS).map(|_| Link::new(door.clone())).collect();
+        let clearing = Link::new(door);
+        for link in links.iter().chain([&clearing]) {
+            link.session(until).await.map_err(no_answer)?;
+        }
         let carrier = Carrier {
             database: Arc::clone(&database),
             ends: Arc::clone(&ends),
@@ -126,7 +129,7 @@ impl PostgresStore {
         let _ = timeout(ENGINE_TIMEOUT, listener.hears()).await;
         tasks
             .others
-            .spawn(ends::clear(Arc::clone(&database), ends, Link::new(door)));
+            .spawn(ends::clear(Arc::clone(&database), ends, clearing));
         Ok(Self {
             database,
             listener,
@@ -205,7 +208,7 @@ impl Store for PostgresStore {
         Ok(Health {
             warnings,
             clock_ahead_micros: Some(ahead),
-            live_locks: None,
+            live_locks: self.database.count(until).await.map_err(Failure::of_read)?,
         })
     }
 

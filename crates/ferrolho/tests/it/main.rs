@@ -36,7 +36,6 @@ mod restore;
 mod security;
 mod seed;
 mod sets;
-#[cfg(feature = "etcd")]
 mod shared;
 mod shutdown;
 mod soak;

@@ -100,3 +100,26 @@ BEGIN
     RETURN NEXT;
 END
 $$;
+
+-- How many locks live: counted up to 10 000, beyond that as far as the database's statistics know.
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_count_v1() RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog
+SET jit = off
+AS $$
+DECLARE
+    counted bigint;
+    moment  timestamptz;
+BEGIN
+    SELECT {schema}.ferrolho_moment_v1({schema}.ferrolho_micros_v1(clock_timestamp()) - c.clock_skew)
+        INTO STRICT moment FROM {schema}.ferrolho_commit c;
+    SELECT count(*) INTO counted FROM (
+        SELECT FROM {schema}.distributed_locks l WHERE l.expires_at > moment LIMIT 10001
+    ) AS living;
+    IF counted > 10000 THEN
+        SELECT greatest(counted, reltuples::bigint) INTO counted
+            FROM pg_class WHERE oid = '{schema}.distributed_locks'::regclass;
+    END IF;
+    RETURN counted;
+END
+$$;

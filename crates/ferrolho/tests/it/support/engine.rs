@@ -14,6 +14,12 @@ macro_rules! on_every_engine {
             $(#[test] fn $case() { super::$case(&Server::start()); })+
         }
 
+        #[test]
+        fn postgres() {
+            const CASES: &[$crate::support::Case<$crate::support::Server>] = &[$((stringify!($case), $case)),+];
+            $crate::support::on_postgres(CASES);
+        }
+
         #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {

@@ -5,7 +5,6 @@ mod engine;
 mod http;
 pub(crate) mod metrics;
 mod server;
-#[cfg(feature = "etcd")]
 mod shared_engine;
 mod stream;
 
@@ -17,7 +16,8 @@ pub(crate) use engine::on_every_engine;
 pub(crate) use http::{Connection, Request, lock_path};
 pub(crate) use server::{Server, acquire, acquire_waiting, ferrolho};
 #[cfg(feature = "etcd")]
-pub(crate) use shared_engine::{Case, Pair, on_etcd, on_every_shared_engine};
+pub(crate) use shared_engine::on_etcd;
+pub(crate) use shared_engine::{Case, Pair, on_every_shared_engine, on_postgres};
 pub(crate) use stream::{Block, Event, Stream};
 
 /// How long anything may take that has no bound of its own in the contract. No healthy run needs so much.

@@ -2,7 +2,9 @@
 
 use std::thread;
 
+#[cfg(feature = "etcd")]
 use ferrolho_testkit::Etcd;
+use ferrolho_testkit::{Postgres, PostgresOptions};
 
 use super::Server;
 
@@ -10,6 +12,13 @@ use super::Server;
 /// servers can share.
 macro_rules! on_every_shared_engine {
     ($($case:ident),+ $(,)?) => {
+        #[test]
+        fn postgres() {
+            const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
+            $crate::support::on_postgres(CASES);
+        }
+
+        #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {
             const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
@@ -43,7 +52,23 @@ impl OnStore for Pair {
     }
 }
 
+/// Runs the cases on a database each of one server.
+pub(crate) fn on_postgres<On: OnStore + 'static>(cases: &[Case<On>]) {
+    let options = PostgresOptions {
+        settings: vec!["max_connections = 500".to_owned()],
+        ..PostgresOptions::default()
+    };
+    if let Some(postgres) = Postgres::start_with(&options) {
+        side_by_side(cases, |number| {
+            let database = format!("case_{number}");
+            postgres.create_database(&database);
+            postgres.url(&database)
+        });
+    }
+}
+
 /// Runs the cases on a part each of one cluster.
+#[cfg(feature = "etcd")]
 pub(crate) fn on_etcd<On: OnStore + 'static>(cases: &[Case<On>]) {
     if let Some(etcd) = Etcd::start() {
         side_by_side(cases, |number| format!("{}?prefix=case-{number}", etcd.url()));
