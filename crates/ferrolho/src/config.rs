@@ -119,22 +119,22 @@ impl Config {
         let listen: SocketAddr = settings.parse("listen", "127.0.0.1:7400")?;
         let allow_anonymous: bool = settings.parse("allow_anonymous", "false")?;
         let metrics_listen = settings.optional::<SocketAddr>("metrics_listen")?;
-        if let Some(elsewhere) =
-            metrics_listen.filter(|address| !address.ip().is_loopback() && !allow_anonymous)
-        {
-            bail!(
-                "metrics_listen {elsewhere} is reachable from elsewhere; \
-                 listen on 127.0.0.1 or [::1], or say --allow-anonymous"
-            );
-        }
         let tokens = settings.optional::<PathBuf>("tokens")?;
         if tokens.is_some() && allow_anonymous {
             bail!("tokens and allow_anonymous exclude each other: with tokens, every caller needs one");
         }
-        if !listen.ip().is_loopback() && !allow_anonymous && tokens.is_none() {
+        let is_exposed =
+            |address: &SocketAddr| !address.ip().is_loopback() && !allow_anonymous && tokens.is_none();
+        if is_exposed(&listen) {
             bail!(
                 "listen {listen} is reachable from elsewhere, where anybody could take and release any lock; \
                  listen on 127.0.0.1 or [::1], let callers show tokens with --tokens, or say --allow-anonymous"
+            );
+        }
+        if let Some(address) = metrics_listen.filter(is_exposed) {
+            bail!(
+                "metrics_listen {address} is reachable from elsewhere; listen on 127.0.0.1 or [::1], let callers \
+                 show tokens with --tokens, or say --allow-anonymous"
             );
         }
         let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;

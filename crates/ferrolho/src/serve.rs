@@ -72,8 +72,9 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
     let mut http = Http::new(Arc::clone(&service), options);
     let mut metrics = None;
     if let Some(listener) = metrics_listener {
-        info!("metrics are on http://{}/metrics", listener.local_addr()?);
-        let (others, only_metrics) = http.split_metrics();
+        let address = listener.local_addr()?;
+        info!("metrics are on http://{address}/metrics");
+        let (others, only_metrics) = http.split_metrics(address.ip().is_loopback());
         http = others;
         metrics = Some((listener, only_metrics));
     }

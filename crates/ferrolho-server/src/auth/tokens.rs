@@ -180,7 +180,9 @@ impl NewToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferrolho_testkit::fuzz::{broken, try_all};
     use proptest::prelude::*;
+    use serde_json::Value;
 
     fn identity(name: &str) -> Identity {
         Identity {
@@ -232,11 +234,54 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn any_text_is_read_or_refused(text in ".{0,200}", lines in prop::collection::vec("[\\PC\"{}:\\[\\],]{0,60}", 0..5)) {
-            let _ = Tokens::parse(&text);
-            let _ = Tokens::parse(&lines.join("\n"));
-        }
+    /// What an independent reader finds in a line.
+    fn read_alone(line: &str) -> (String, String, Vec<String>, Vec<Right>) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| line[name].as_str().unwrap().to_owned();
+        (
+            text("name"),
+            text("sha256").to_lowercase(),
+            serde_json::from_value(line["allow"].clone()).unwrap(),
+            serde_json::from_value(line["rights"].clone()).unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_broken_file_is_read_as_an_independent_reader_would_or_refused_by_line() {
+        const FILES: &[&str] = &[
+            "# ours\n\n{\"name\":\"ci\",\"sha256\":\"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"ci/*\",\"x\"],\"rights\":[\"acquire\",\"read\"]}\n",
+            "{\"name\":\"a\",\"sha256\":\"AA112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"*\"],\"rights\":[\"admin\"]}\r\n{\"name\":\"a\",\"sha256\":\"BB112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"*\"],\"rights\":[\"read\"]}",
+        ];
+        try_all(2_000, &broken(FILES), |bytes| {
+            let text = String::from_utf8_lossy(&bytes);
+            let tokens = match Tokens::parse(&text) {
+                Ok(tokens) => tokens,
+                Err(error) => {
+                    let said = error.to_string();
+                    prop_assert!(
+                        said.starts_with("line ") || said.contains("no token in it"),
+                        "{}",
+                        said
+                    );
+                    return Ok(());
+                }
+            };
+            let lines: Vec<&str> = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                .collect();
+            prop_assert_eq!(lines.len(), tokens.len());
+            for (line, (hash, identity)) in lines.iter().zip(&tokens.0) {
+                let (name, sha256, allow, rights) = read_alone(line);
+                prop_assert_eq!(identity.principal.as_str(), name);
+                prop_assert_eq!(hex(&hash.0), sha256);
+                let patterns: Vec<String> = identity.patterns.iter().map(Pattern::to_string).collect();
+                prop_assert_eq!(&patterns, &allow);
+                prop_assert!(!patterns.is_empty() && !rights.is_empty());
+                prop_assert_eq!(identity.rights, Rights::of(&rights));
+            }
+            Ok(())
+        });
     }
 }

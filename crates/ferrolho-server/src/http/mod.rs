@@ -76,7 +76,9 @@ enum Part {
     Everything,
     /// Metrics have a listener of their own.
     NoMetrics,
-    Metrics,
+    Metrics {
+        is_open: bool,
+    },
 }
 
 impl Part {
@@ -84,7 +86,7 @@ impl Part {
         match self {
             Self::Everything => true,
             Self::NoMetrics => endpoint != Endpoint::Metrics,
-            Self::Metrics => endpoint == Endpoint::Metrics,
+            Self::Metrics { .. } => endpoint == Endpoint::Metrics,
         }
     }
 }
@@ -109,13 +111,14 @@ impl Http {
         }
     }
 
-    /// Takes the metrics apart: the face without them, and the face that shows nothing else.
-    pub fn split_metrics(self) -> (Self, Self) {
+    /// Takes the metrics apart: the face without them, and the face that shows nothing else. An open one asks nobody
+    /// who it is; only this machine should reach it.
+    pub fn split_metrics(self, is_open: bool) -> (Self, Self) {
         let part = |part| Self {
             inner: Arc::clone(&self.inner),
             part,
         };
-        (part(Part::NoMetrics), part(Part::Metrics))
+        (part(Part::NoMetrics), part(Part::Metrics { is_open }))
     }
 
     /// A connection is open for as long as this is kept.
@@ -150,7 +153,7 @@ impl Http {
             pipeline,
             access: Access::Nobody,
         };
-        let is_open = route.endpoint().is_open() || self.part == Part::Metrics;
+        let is_open = route.endpoint().is_open() || self.part == Part::Metrics { is_open: true };
         let outcome = AssertUnwindSafe(dispatch(route, is_open, call))
             .catch_unwind()
             .await;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 
 use crate::support::metrics::{Metrics, promtool};
-use crate::support::{Connection, Request, Server, lock_path, on_every_engine, until};
+use crate::support::{Connection, Request, Server, ferrolho, lock_path, on_every_engine, until};
 
 on_every_engine!(what_was_done_is_counted);
 
@@ -160,6 +160,45 @@ fn metrics_may_have_a_listener_of_their_own_and_are_then_nowhere_else() {
     // Its callers are no more trusted than others.
     let foreign = Request::get("/metrics").header("host", "evil.example");
     Connection::to(own).call(&foreign).problem(403, "not-permitted");
+}
+
+#[test]
+fn with_authentication_a_listener_that_others_reach_asks_for_a_token() {
+    let own = |server: &Server| -> u16 {
+        let log = server.log();
+        let (_, rest) = log.split_once("metrics are on http://").unwrap();
+        let (address, _) = rest.split_once("/metrics").unwrap();
+        address.parse::<SocketAddr>().unwrap().port()
+    };
+    let tokens = tempfile::tempdir().unwrap();
+    let file = tokens.path().join("tokens");
+    let made = ferrolho(&[
+        "token",
+        "new",
+        "--name",
+        "p",
+        "--allow",
+        "*",
+        "--read",
+        "--no-acquire",
+    ])
+    .output()
+    .unwrap();
+    let made = String::from_utf8(made.stdout).unwrap();
+    let (token, line) = made.split_once('\n').unwrap();
+    std::fs::write(&file, line).unwrap();
+    let asking = |listen: &str| {
+        let file = file.to_str().unwrap();
+        let server = Server::start_on("memory:", &["--metrics-listen", listen, "--tokens", file], &[]);
+        let at = SocketAddr::from(([127, 0, 0, 1], own(&server)));
+        (server, at)
+    };
+    let request = Request::get("/metrics");
+    let (_exposed, at) = asking("0.0.0.0:0");
+    Connection::to(at).call(&request).problem(401, "unauthorized");
+    Metrics::read(&Connection::to(at).call(&request.clone().token(token)));
+    let (_loopback, at) = asking("127.0.0.1:0");
+    Metrics::read(&Connection::to(at).call(&request));
 }
 
 #[test]

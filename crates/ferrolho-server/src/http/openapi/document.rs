@@ -11,13 +11,15 @@ use crate::http::problem::Code;
 /// What everything can be answered with.
 const COMMON: &[Code] = &[
     Code::ValidationFailed,
-    Code::Unauthorized,
     Code::NotPermitted,
     Code::PathTooLong,
     Code::LimitReached,
     Code::Unavailable,
     Code::Internal,
 ];
+
+/// What an operation can be answered with that asks for a token.
+const OF_TOKENS: &[Code] = &[Code::Unauthorized];
 
 /// What an operation can be answered with that has a body.
 const OF_BODIES: &[Code] = &[Code::MalformedJson, Code::BodyTooLarge];
@@ -69,6 +71,9 @@ fn describe(operation: &Operation) -> Value {
         "parameters": parameters(operation),
         "responses": responses(operation),
     });
+    if operation.endpoint.is_open() {
+        described["security"] = json!([]);
+    }
     if let Some(body) = operation.body {
         // The owner of a release may stand in the query instead.
         let is_required = operation.parameters.is_empty() || body != "ReleaseBody";
@@ -99,8 +104,13 @@ pub(super) fn problems(operation: &Operation) -> BTreeMap<u16, Vec<Code>> {
     let of_bodies = operation.body.map_or(&[][..], |_| OF_BODIES);
     let has_name = placeholders(operation.endpoint.template()).next().is_some();
     let of_names = if has_name { OF_NAMES } else { &[] };
+    let of_tokens = if operation.endpoint.is_open() {
+        &[][..]
+    } else {
+        OF_TOKENS
+    };
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
-    for code in [COMMON, of_bodies, of_names, operation.problems].concat() {
+    for code in [COMMON, of_tokens, of_bodies, of_names, operation.problems].concat() {
         by_status.entry(code.status()).or_default().push(code);
     }
     if operation.body.is_some() {

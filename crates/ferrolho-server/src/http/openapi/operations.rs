@@ -264,7 +264,8 @@ const METRICS: Operation = Operation {
     id: "get_metrics",
     group: RUNNING,
     summary: "Metrics for Prometheus",
-    description: "The text format 0.0.4. With `--metrics-listen` it is on that address instead.",
+    description: "The text format 0.0.4. With `--metrics-listen` it is on that address instead. With authentication it \
+        is for those who may read all names.",
     parameters: &[],
     body: None,
     answer: Answer::Text("text/plain"),
