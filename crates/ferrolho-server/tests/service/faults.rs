@@ -109,6 +109,7 @@ impl Store for Faulty {
     fn traits(&self) -> EngineTraits {
         EngineTraits {
             is_shared: self.is_shared,
+            looking_is_free: !self.is_shared,
             ..self.inner.traits()
         }
     }
