@@ -38,15 +38,15 @@ impl Clock {
         *self.0.lock()
     }
 
-    /// Takes over what a call saw that was sent at `sent`. The clock was read after that, so it is never taken to be
-    /// further than it is.
-    pub(super) fn saw(&self, era: i64, clock: i64, sent: Instant) {
+    /// Takes over what has just been answered. The clock was read before that, so it is never taken to be further
+    /// than it is, and no lock ends too early by it.
+    pub(super) fn saw(&self, era: i64, clock: i64) {
         let mut sight = self.0.lock();
-        if era >= sight.era && (era > sight.era || sent > sight.seen) {
+        if era >= sight.era {
             *sight = Sight {
                 era,
                 clock,
-                seen: sent,
+                seen: Instant::now(),
             };
         }
     }

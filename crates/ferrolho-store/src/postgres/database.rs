@@ -156,7 +156,7 @@ impl Database {
             let sight = self.clock.sight();
             let is_in_era = answer.era == sight.era;
             if is_in_era && (answer.clock - sight.expected()).abs() <= MAX_OFF_MICROS {
-                self.clock.saw(answer.era, answer.clock, sent);
+                self.clock.saw(answer.era, answer.clock);
                 return Ok(answer);
             }
             self.put_right(answer.era, answer.clock, sent, until).await?;
@@ -164,7 +164,6 @@ impl Database {
     }
 
     pub(super) async fn pulse(&self, until: Instant) -> Result<Pulse, Failure> {
-        let sent = Instant::now();
         let rows = self.read(&self.others, &self.sql.pulse, &[], until).await?;
         let odd = |error: tokio_postgres::Error| Failure::Away(error.to_string());
         let row = rows.first().ok_or_else(|| Failure::Away("no pulse".into()))?;
@@ -178,7 +177,7 @@ impl Database {
             next_end: row.try_get("next_end").map_err(odd)?,
         };
         if pulse.era > self.clock.sight().era || self.clock.sight().clock == 0 {
-            self.clock.saw(pulse.era, pulse.clock, sent);
+            self.clock.saw(pulse.era, pulse.clock);
         }
         Ok(pulse)
     }
@@ -214,11 +213,10 @@ impl Database {
         );
         let parameters: Parameters<'_> = &[(&era, Type::INT8), (&expected, Type::INT8), (&jump, Type::INT8)];
         self.others.call(&self.sql.step, parameters, until).await?;
-        let asked = Instant::now();
         let pulse = self.pulse(until).await?;
         if pulse.era == era {
             // Nothing was put right: the database's clock is what there is.
-            self.clock.saw(pulse.era, pulse.clock, asked);
+            self.clock.saw(pulse.era, pulse.clock);
         }
         Ok(())
     }
@@ -247,7 +245,7 @@ impl Database {
                 Err(failure) => return Err(failure),
             };
             if answer.is_in_time {
-                self.clock.saw(answer.era, answer.clock, sent);
+                self.clock.saw(answer.era, answer.clock);
                 return Ok(answer.changes);
             }
             self.put_right(answer.era, answer.clock, sent, until).await?;

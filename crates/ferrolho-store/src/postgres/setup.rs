@@ -51,9 +51,10 @@ pub(super) async fn set_up(config: &PostgresConfig, door: &Door) -> Result<(), P
 async fn version(config: &PostgresConfig, session: &Session) -> Result<Option<i32>, PostgresOpenError> {
     let schema = &config.schema;
     let known = format!(
-        "SELECT (to_regclass('{schema}.ferrolho_commit') IS NOT NULL AND EXISTS (
+        "SELECT ({} AND EXISTS (
             SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-            WHERE n.nspname = '{schema}' AND p.proname = 'ferrolho_apply_v1'))::text"
+            WHERE n.nspname = '{schema}' AND p.proname = 'ferrolho_apply_v1'))::text",
+        has_table(schema)
     );
     if text(session, &known).await? != "true" {
         return Ok(None);
@@ -64,6 +65,14 @@ async fn version(config: &PostgresConfig, session: &Session) -> Result<Option<i3
     )
     .await?;
     Ok(version.parse().ok())
+}
+
+/// Whether the row of commits is there. The catalogue is asked itself: to_regclass() may remember that there was none.
+fn has_table(schema: &str) -> String {
+    format!(
+        "EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = '{schema}' AND c.relname = 'ferrolho_commit')"
+    )
 }
 
 async fn make(config: &PostgresConfig, session: &Session) -> Result<(), PostgresOpenError> {
@@ -85,10 +94,7 @@ async fn make(config: &PostgresConfig, session: &Session) -> Result<(), Postgres
         }
         let there = session
             .client
-            .query_one(
-                &format!("SELECT to_regclass('{schema}.ferrolho_commit') IS NOT NULL"),
-                &[],
-            )
+            .query_one(&format!("SELECT {}", has_table(schema)), &[])
             .await?
             .get::<_, bool>(0);
         if !there {

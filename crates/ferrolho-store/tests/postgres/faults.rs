@@ -1,0 +1,221 @@
+//! Servers that restart, sessions that are ended, networks that go silent, poolers, standbys: answers come in bounded
+//! time, are true, and the store recovers by itself. (Cases: PG.)
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrolho_core::EventKind;
+use ferrolho_store::postgres::PostgresStore;
+use ferrolho_store::{Feed, FeedItem, Store, StoreError};
+use ferrolho_testkit::{Flow, PgBouncer, Postgres, PostgresOptions, Proxy};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::kit::{
+    PATIENCE, acquire, attempt, config, find, look, must, must_remove, open, release, renew, server,
+    until_done,
+};
+
+/// The next event on this resource of this kind, whatever else is told, gaps too.
+async fn told(feed: &mut Feed, kind: EventKind, name: &str) {
+    let found = async {
+        while let Some(item) = feed.next().await {
+            if let FeedItem::Events(events) = item
+                && events
+                    .iter()
+                    .any(|event| event.kind == kind && event.resource.as_str() == name)
+            {
+                return;
+            }
+        }
+        panic!("the feed has ended");
+    };
+    timeout(PATIENCE, found).await.unwrap();
+}
+
+async fn gap(feed: &mut Feed) {
+    let found = async { while !matches!(feed.next().await, Some(FeedItem::Gap)) {} };
+    timeout(PATIENCE, found).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_loses_nothing_and_is_got_over() {
+    let Some(mut server) = server() else { return };
+    let store = open(&server.url("locks")).await;
+    let mut held = must(&store, acquire("held", "a", 600)).await;
+    for crash in [false, true] {
+        let mut feed = store.changes();
+        if crash {
+            server.crash();
+        } else {
+            server.stop();
+        }
+        assert!(matches!(
+            look(&store, "held").await,
+            Err(StoreError::Unavailable(_))
+        ));
+        assert!(store.check().await.is_err());
+        assert!(attempt(&store, acquire("free", "a", 600)).await.is_err());
+        server.boot();
+        until_done(&store, &acquire("free", "a", 600)).await;
+        assert_eq!(find(&store, "held").await.unwrap().lock, held.lock);
+        gap(&mut feed).await;
+        let token = held.lock.fencing_token;
+        held = must(&store, renew(&held, 600)).await;
+        assert_eq!(held.lock.fencing_token, token);
+        told(&mut feed, EventKind::Renewed, "held").await;
+        let free = find(&store, "free").await.unwrap();
+        must_remove(&store, release(&free)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ended_sessions_are_made_again_and_nothing_is_claimed() {
+    let Some(server) = server() else { return };
+    let (here, there) = (open(&server.url("locks")).await, open(&server.url("locks")).await);
+    let mut feed = here.changes();
+    let mut last = 0;
+    for round in 0..10 {
+        assert!(server.terminate_sessions("locks", "ferrolho") > 0);
+        let name = format!("r{round}");
+        let live = until_done(&here, &acquire(&name, "a", 600)).await;
+        assert_eq!(find(&there, &name).await.unwrap().lock, live.lock);
+        assert!(live.lock.fencing_token.get() > last);
+        last = live.lock.fencing_token.get();
+    }
+    until_done(&there, &acquire("other", "b", 600)).await;
+    gap(&mut feed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_network_is_noticed_in_seconds_and_healed() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start_local(server.port()).await;
+    let store = open(&server.url_at(proxy.port(), "locks")).await;
+    let live = must(&store, acquire("r", "a", 600)).await;
+    for flow in [Flow::Lose, Flow::Hold] {
+        proxy.set(flow);
+        let begun = Instant::now();
+        assert!(matches!(look(&store, "r").await, Err(StoreError::Unavailable(_))));
+        assert!(attempt(&store, renew(&live, 600)).await.is_err());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        proxy.heal();
+        until_done(&store, &renew(&live, 600)).await;
+    }
+    // An answer that is lost is an unknown outcome, and never a refusal.
+    proxy.set_to_client(Flow::Lose);
+    let lost = attempt(&store, acquire("lost", "a", 600)).await;
+    assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    proxy.heal();
+    until_done(&store, &renew(&live, 600)).await;
+    assert!(find(&store, "lost").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_works_through_a_pooler_and_hears_past_it() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, 3) else {
+        return;
+    };
+    let url = server.url_at(pooler.port(), "locks");
+    let mut direct = config(&url);
+    direct.listen_over(&config(&server.url("locks")));
+    let here: Arc<dyn Store> = Arc::new(PostgresStore::open(&direct).await.unwrap());
+    let deaf = open(&url).await;
+    let (mut feed, mut gaps) = (here.changes(), deaf.changes());
+    for round in 0..50 {
+        let name = format!("r{round}");
+        let live = must(&deaf, acquire(&name, "a", 600)).await;
+        assert_eq!(find(&here, &name).await.unwrap().lock, live.lock);
+        told(&mut feed, EventKind::Acquired, &name).await;
+        must_remove(&here, release(&live)).await;
+    }
+    // Who cannot listen learns that it has missed something.
+    gap(&mut gaps).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_its_standby_does_not_confirm_is_not_claimed() {
+    let Some(server) = server() else { return };
+    let store = open(&server.url("locks")).await;
+    let live = must(&store, acquire("r", "a", 600)).await;
+    let set = |names: &str| {
+        server.sql(
+            "postgres",
+            &format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"),
+        );
+        server.sql("postgres", "SELECT pg_reload_conf()");
+    };
+    set("nobody");
+    // The setting arrives when it does; from then on no commit is answered.
+    let deadline = Instant::now() + PATIENCE;
+    while attempt(&store, renew(&live, 600)).await.is_ok() {
+        assert!(Instant::now() < deadline);
+    }
+    let unknown = attempt(&store, acquire("s", "a", 600)).await;
+    assert!(unknown.is_err(), "{unknown:?}");
+    set("");
+    until_done(&store, &renew(&live, 600)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_may_not_be_written_refuses_and_heals() {
+    let Some(server) = server() else { return };
+    let store = open(&server.url("locks")).await;
+    let live = must(&store, acquire("r", "a", 600)).await;
+    server.sql(
+        "postgres",
+        "ALTER DATABASE locks SET default_transaction_read_only = on",
+    );
+    server.terminate_sessions("locks", "ferrolho");
+    let deadline = Instant::now() + PATIENCE;
+    while look(&store, "r").await.is_ok() {
+        assert!(Instant::now() < deadline);
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(attempt(&store, renew(&live, 600)).await.is_err());
+    assert!(store.check().await.is_err());
+    server.sql(
+        "postgres",
+        "ALTER DATABASE locks SET default_transaction_read_only = off",
+    );
+    until_done(&store, &renew(&live, 600)).await;
+}
+
+/// The database's clock is stepped, forward and back: no lock is freed by it, and none is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_of_the_clock_change_no_life() {
+    let options = PostgresOptions {
+        false_clock: true,
+        ..PostgresOptions::default()
+    };
+    let Some(server) = Postgres::start_with(&options) else {
+        return;
+    };
+    server.create_database("locks");
+    let (here, there) = (open(&server.url("locks")).await, open(&server.url("locks")).await);
+    let long = must(&here, acquire("long", "a", 600)).await;
+    for step in [3_600, -3_600, 0] {
+        let asked = Instant::now();
+        let name = format!("short{step}");
+        must(&here, acquire(&name, "a", 8)).await;
+        server.set_clock(step);
+        let mut was_there_after = Duration::ZERO;
+        while find(&there, &name).await.is_some() {
+            was_there_after = asked.elapsed();
+            assert!(was_there_after < Duration::from_secs(40), "it never ends");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(
+            asked.elapsed() >= Duration::from_secs(8),
+            "{step}: {was_there_after:?}"
+        );
+        assert_eq!(
+            find(&there, "long").await.unwrap().lock.fencing_token,
+            long.lock.fencing_token
+        );
+        assert_eq!(
+            find(&here, "long").await.unwrap().lock.fencing_token,
+            long.lock.fencing_token
+        );
+    }
+}
