@@ -7,6 +7,7 @@
 //! per family of endpoints, with handlers named verb_resource.
 
 mod call;
+mod dashboard;
 mod events;
 mod form;
 #[cfg(test)]
@@ -224,6 +225,8 @@ async fn dispatch(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result
         (Route::Owner(name), Method::DELETE) => owners::delete_owner(call, name).await,
         (Route::RenewOwner(name), Method::POST) => owners::renew_owner(call, name).await,
         (Route::Events, Method::GET) => events::get_events(&call),
+        (Route::Dashboard, Method::GET) => dashboard::get_dashboard(&call),
+        (Route::Asset(file), Method::GET) => dashboard::get_asset(&call, file),
         (Route::Healthz, Method::GET) => health::get_healthz(&call),
         (Route::Readyz, Method::GET) => health::get_readyz(call).await,
         (Route::Metrics, Method::GET) => metrics::get_metrics(call, is_open).await,

@@ -17,9 +17,28 @@ pub(crate) type Body = Either<Full<Bytes>, StreamBody<Frames>>;
 /// The longest request id that is taken over from a caller, in bytes.
 const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// What a page may load: nothing but what it brings itself.
-const PAGE_POLICY: &str =
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What a page may load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PagePolicy {
+    /// Nothing but its style.
+    Text,
+    /// Its style and scripts; and it may call this server.
+    Dashboard,
+}
+
+impl PagePolicy {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => {
+                "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            }
+            Self::Dashboard => {
+                "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; \
+                 form-action 'none'; frame-ancestors 'none'"
+            }
+        }
+    }
+}
 
 /// An answer before its common headers.
 pub(super) struct Reply {
@@ -27,6 +46,7 @@ pub(super) struct Reply {
     content_type: Option<&'static str>,
     body: Body,
     is_page: bool,
+    pub(super) policy: PagePolicy,
     pub(super) retry_after: Option<u64>,
     pub(super) allow: Option<&'static str>,
     pub(super) challenge: Option<&'static str>,
@@ -39,6 +59,7 @@ impl Reply {
             content_type,
             body,
             is_page: false,
+            policy: PagePolicy::Text,
             retry_after: None,
             allow: None,
             challenge: None,
@@ -103,7 +124,7 @@ impl Reply {
         if self.is_page {
             headers.insert(
                 header::CONTENT_SECURITY_POLICY,
-                HeaderValue::from_static(PAGE_POLICY),
+                HeaderValue::from_static(self.policy.as_str()),
             );
             headers.insert(
                 header::X_CONTENT_TYPE_OPTIONS,

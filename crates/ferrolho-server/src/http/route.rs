@@ -19,6 +19,8 @@ pub(super) enum Route<'a> {
     Docs,
     Problems,
     ProblemPage(&'a str),
+    Dashboard,
+    Asset(&'a str),
     Unknown,
 }
 
@@ -47,6 +49,8 @@ impl<'a> Route<'a> {
             [Some("docs"), None, ..] => Self::Docs,
             [Some("problems"), None, ..] => Self::Problems,
             [Some("problems"), Some(code), None, _] if !code.is_empty() => Self::ProblemPage(code),
+            [Some("assets"), Some(file), None, _] if !file.is_empty() => Self::Asset(file),
+            [Some(""), None, ..] if path == "/" => Self::Dashboard,
             _ => Self::Unknown,
         }
     }
@@ -70,6 +74,8 @@ impl<'a> Route<'a> {
             Self::Docs => Endpoint::Docs,
             Self::Problems => Endpoint::Problems,
             Self::ProblemPage(_) => Endpoint::ProblemPage,
+            Self::Dashboard => Endpoint::Dashboard,
+            Self::Asset(_) => Endpoint::Asset,
             Self::Unknown => Endpoint::Unknown,
         }
     }
@@ -94,13 +100,15 @@ pub(super) enum Endpoint {
     Docs,
     Problems,
     ProblemPage,
+    Dashboard,
+    Asset,
     /// Any path that is none of ours.
     Unknown,
 }
 
 impl Endpoint {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Lock,
         Self::Renew,
         Self::Release,
@@ -117,6 +125,8 @@ impl Endpoint {
         Self::Docs,
         Self::Problems,
         Self::ProblemPage,
+        Self::Dashboard,
+        Self::Asset,
         Self::Unknown,
     ];
 
@@ -139,6 +149,8 @@ impl Endpoint {
             Self::Docs => "/docs",
             Self::Problems => "/problems",
             Self::ProblemPage => "/problems/{code}",
+            Self::Dashboard => "/",
+            Self::Asset => "/assets/{file}",
             Self::Unknown => "unknown",
         }
     }
@@ -164,13 +176,18 @@ impl Endpoint {
                 | Self::Docs
                 | Self::Problems
                 | Self::ProblemPage
+                | Self::Dashboard
+                | Self::Asset
                 | Self::Unknown
         )
     }
 
     /// Whether the endpoint is a page that a browser may be sent to from anywhere.
     pub(super) fn is_page(self) -> bool {
-        matches!(self, Self::Docs | Self::Problems | Self::ProblemPage)
+        matches!(
+            self,
+            Self::Docs | Self::Problems | Self::ProblemPage | Self::Dashboard
+        )
     }
 }
 

@@ -11,6 +11,7 @@ mod auth;
 mod away;
 mod bodies;
 mod config;
+mod dashboard;
 mod docs;
 mod events;
 mod expiry;

@@ -316,6 +316,25 @@ const PROBLEM: Operation = Operation {
     ..DOCS
 };
 
+const DASHBOARD: Operation = Operation {
+    endpoint: Endpoint::Dashboard,
+    method: "get",
+    id: "get_dashboard",
+    summary: "The dashboard",
+    description: "A page that shows who holds what, live.",
+    ..DOCS
+};
+
+const ASSET: Operation = Operation {
+    endpoint: Endpoint::Asset,
+    method: "get",
+    id: "get_asset",
+    summary: "A file of the dashboard",
+    description: "Its style and its scripts.",
+    answer: Answer::Text("text/*"),
+    ..DOCS
+};
+
 /// All of them, in the order of the page.
 pub(super) const ALL: &[Operation] = &[
     ACQUIRE,
@@ -337,6 +356,8 @@ pub(super) const ALL: &[Operation] = &[
     DOCS,
     PROBLEMS,
     PROBLEM,
+    DASHBOARD,
+    ASSET,
 ];
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use ferrolho_core::{FencingToken, MAX_NAME_BYTES, Ttl};
 use serde_json::{Value, json};
 
 use super::operations::Parameter;
+use crate::http::dashboard::ASSETS;
 use crate::http::problem::Code;
 
 /// A name that must be as it is: of a resource, in bodies, answers and paths.
@@ -216,6 +217,7 @@ pub(super) fn path_parameter(placeholder: &str) -> Value {
     let schema = match placeholder {
         "resource" => name("What is locked. A slash is written `%2F`"),
         "owner" => owner(),
+        "file" => json!({"enum": ASSETS.map(|(name, ..)| name)}),
         _ => json!({"enum": Code::ALL.map(Code::as_str)}),
     };
     json!({"name": placeholder, "in": "path", "required": true, "schema": schema})
