@@ -5,6 +5,8 @@ mod http;
 mod pipeline;
 mod server;
 pub mod service;
+mod tls;
 
 pub use http::{Guard, Http, HttpOptions};
 pub use server::{ConnectionLimits, serve};
+pub use tls::{Tls, TlsFileError};

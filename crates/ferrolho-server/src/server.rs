@@ -1,7 +1,7 @@
 //! The listening server: connections, their limits in time, and a stop that loses nothing.
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum_server::Handle;
 use axum_server::accept::{Accept, TcpConfigAcceptor, TcpKeepaliveConfig, TcpSocketConfig};
+use axum_server::service::SendService;
+use axum_server::tls_rustls::RustlsAcceptor;
+use axum_server::{Handle, Server};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioTimer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tower::{Service, service_fn};
 
 use crate::http::{Body, Connected, Http};
 use crate::pipeline::{Piped, Pipeline};
+use crate::tls::Tls;
 
 /// Limits in time on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 /// Serves until `stop` resolves and the open requests are answered, or their time is up.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     http: Http,
     limits: ConnectionLimits,
     stop: impl Future<Output = ()> + Send + 'static,
@@ -58,10 +63,34 @@ pub async fn serve(
         stop.await;
         stopping.graceful_shutdown(Some(STOP_WITHIN));
     });
-    let mut server = axum_server::from_tcp(listener)?
-        .acceptor(Acceptor::new())
-        .handle(handle)
-        .first_request_timeout(limits.head_timeout);
+    let server = axum_server::from_tcp(listener)?.handle(handle);
+    match tls {
+        None => run(server.acceptor(Acceptor(probed())), http, limits).await,
+        Some(tls) => {
+            let secured = RustlsAcceptor::new(tls.config()).handshake_timeout(limits.head_timeout);
+            run(
+                server.acceptor(Acceptor(secured.acceptor(probed()))),
+                http,
+                limits,
+            )
+            .await
+        }
+    }
+}
+
+/// Serves connections that are taken in this way.
+async fn run<A>(
+    server: Server<SocketAddr, Acceptor<A>>,
+    http: Http,
+    limits: ConnectionLimits,
+) -> io::Result<()>
+where
+    A: Accept<TcpStream, Caller> + Clone + Send + Sync + 'static,
+    A::Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A::Service: SendService<Request<Incoming>> + Send + 'static,
+    A::Future: Send + 'static,
+{
+    let mut server = server.first_request_timeout(limits.head_timeout);
     let builder = server.http_builder();
     builder
         .http1()
@@ -73,33 +102,35 @@ pub async fn serve(
     server.serve(make_service).await
 }
 
-/// What is done with a new connection: it is probed when silent, and its requests are told apart.
+/// Connections that are probed when they are silent.
+fn probed() -> TcpConfigAcceptor {
+    let keepalive = TcpKeepaliveConfig::new()
+        .time(PROBE_AFTER)
+        .interval(PROBE_EVERY)
+        .retries(PROBES);
+    TcpConfigAcceptor::new(TcpSocketConfig::new().nodelay(true).keepalive(keepalive))
+}
+
+/// What is done with a connection besides: its requests are told apart.
 #[derive(Clone)]
-struct Acceptor {
-    tcp: TcpConfigAcceptor,
-}
+struct Acceptor<A>(A);
 
-impl Acceptor {
-    fn new() -> Self {
-        let keepalive = TcpKeepaliveConfig::new()
-            .time(PROBE_AFTER)
-            .interval(PROBE_EVERY)
-            .retries(PROBES);
-        let sockets = TcpSocketConfig::new().nodelay(true).keepalive(keepalive);
-        Self {
-            tcp: TcpConfigAcceptor::new(sockets),
-        }
-    }
-}
-
-impl Accept<TcpStream, Caller> for Acceptor {
-    type Stream = Piped<TcpStream>;
-    type Service = Caller;
-    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+impl<A> Accept<TcpStream, Caller> for Acceptor<A>
+where
+    A: Accept<TcpStream, Caller>,
+    A::Future: Send + 'static,
+{
+    type Stream = Piped<A::Stream>;
+    type Service = A::Service;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, caller: Caller) -> Self::Future {
-        let accepted = self.tcp.accept(stream, caller).into_inner();
-        ready(accepted.map(|(stream, caller)| (Piped::new(stream, caller.pipeline.clone()), caller)))
+        let pipeline = caller.pipeline.clone();
+        let accepting = self.0.accept(stream, caller);
+        Box::pin(async move {
+            let (stream, service) = accepting.await?;
+            Ok((Piped::new(stream, pipeline), service))
+        })
     }
 }
 

@@ -44,6 +44,12 @@ pub(crate) struct ServeArgs {
     /// Serve only callers with a token whose hash is in this file; `ferrolho token new` makes tokens
     #[arg(long, value_name = "FILE", env = "FERROLHO_TOKENS")]
     tokens: Option<String>,
+    /// Serve HTTPS with the certificate in this PEM file, and those that lead to its authority
+    #[arg(long, value_name = "FILE", env = "FERROLHO_TLS_CERT")]
+    tls_cert: Option<String>,
+    /// The private key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE", env = "FERROLHO_TLS_KEY")]
+    tls_key: Option<String>,
     /// Listen on other addresses than loopback though anybody may take any lock
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           env = "FERROLHO_ALLOW_ANONYMOUS")]
@@ -97,6 +103,8 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// The file of those who may call, if not everybody may.
     pub(crate) tokens: Option<PathBuf>,
+    /// The files of the certificate and its key, for HTTPS.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
     pub(crate) guard: Guard,
     /// Where the metrics are, if not with everything else.
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -120,6 +128,11 @@ impl Config {
         let allow_anonymous: bool = settings.parse("allow_anonymous", "false")?;
         let metrics_listen = settings.optional::<SocketAddr>("metrics_listen")?;
         let tokens = settings.optional::<PathBuf>("tokens")?;
+        let tls = match (settings.optional("tls_cert")?, settings.optional("tls_key")?) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => bail!("HTTPS needs both tls_cert and tls_key"),
+        };
         if tokens.is_some() && allow_anonymous {
             bail!("tokens and allow_anonymous exclude each other: with tokens, every caller needs one");
         }
@@ -152,6 +165,7 @@ impl Config {
             listen,
             store,
             tokens,
+            tls,
             guard: Guard {
                 allowed_hosts: names
                     .split(',')
@@ -193,6 +207,8 @@ impl Settings {
             ("store_listen", &args.store_listen),
             ("etcd_compact", &args.etcd_compact),
             ("tokens", &args.tokens),
+            ("tls_cert", &args.tls_cert),
+            ("tls_key", &args.tls_key),
             ("allow_anonymous", &args.allow_anonymous),
             ("allowed_host", &args.allowed_host),
             ("metrics_listen", &args.metrics_listen),

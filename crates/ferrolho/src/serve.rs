@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ferrolho_server::auth::Authenticator;
 use ferrolho_server::service::Service;
-use ferrolho_server::{Http, HttpOptions};
+use ferrolho_server::{Http, HttpOptions, Tls};
 use ferrolho_store::open;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
@@ -58,6 +58,10 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         None => Authenticator::Off,
         Some(file) => Authenticator::from_file(file.clone())?,
     });
+    let tls = match &config.tls {
+        None => None,
+        Some((certificate, key)) => Some(Tls::from_files(certificate.clone(), key.clone())?),
+    };
     let store = open(&config.store)
         .await
         .with_context(|| format!("cannot open {}", config.store))?;
@@ -68,7 +72,7 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         guard: config.guard.clone(),
         auth: Arc::clone(&auth),
     };
-    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, auth));
+    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, auth, tls.clone()));
     let mut http = Http::new(Arc::clone(&service), options);
     let mut metrics = None;
     if let Some(listener) = metrics_listener {
@@ -91,16 +95,17 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         stopping.shut_down();
         tokio::time::sleep(DRAIN).await;
     };
-    let ready = format!("listening on http://{address} (store {})", config.store);
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let ready = format!("listening on {scheme}://{address} (store {})", config.store);
     announce(&format!("ferrolho {} {ready}", env!("CARGO_PKG_VERSION")));
     supervisor.ready(&ready);
-    let serving = ferrolho_server::serve(listener, http, config.connections, stop);
+    let serving = ferrolho_server::serve(listener, tls, http, config.connections, stop);
     // Metrics go on until the process ends, so that its stop can be watched too.
     let served = match metrics {
         None => serving.await,
         Some((listener, http)) => tokio::select! {
             served = serving => served,
-            failed = ferrolho_server::serve(listener, http, config.connections, pending()) => failed,
+            failed = ferrolho_server::serve(listener, None, http, config.connections, pending()) => failed,
         },
     };
     served.context("cannot serve")?;
@@ -111,11 +116,17 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
 
 /// Reads what may change while the server runs again, whenever it is told to (SIGHUP). What cannot be read leaves
 /// everything as it was.
-async fn reload_on_hangup(mut hangup: Signal, auth: Arc<Authenticator>) {
+async fn reload_on_hangup(mut hangup: Signal, auth: Arc<Authenticator>, tls: Option<Tls>) {
     while hangup.recv().await.is_some() {
         match auth.reload() {
-            Ok(tokens) => info!(tokens, "the settings that may change were read again"),
+            Ok(None) => {}
+            Ok(Some(tokens)) => info!(tokens, "the tokens were read again"),
             Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+        }
+        match tls.as_ref().map(Tls::reload) {
+            None => {}
+            Some(Ok(())) => info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
         }
     }
 }

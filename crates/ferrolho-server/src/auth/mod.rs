@@ -66,15 +66,16 @@ impl Authenticator {
         Ok(Self::Tokens(TokenFile { path, tokens }))
     }
 
-    /// Reads the file again. If that fails, the tokens stay as they were. Returns how many there are now.
-    pub fn reload(&self) -> Result<usize, TokenFileError> {
+    /// Reads the file again, if there is one. If that fails, the tokens stay as they were. Returns how many there are
+    /// now.
+    pub fn reload(&self) -> Result<Option<usize>, TokenFileError> {
         let Self::Tokens(file) = self else {
-            return Ok(0);
+            return Ok(None);
         };
         let tokens = Arc::new(read(&file.path)?);
         let count = tokens.len();
         *file.tokens.write() = tokens;
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// Whether callers may be anonymous.

@@ -44,5 +44,6 @@ mod streams;
 mod supervisor;
 mod support;
 mod time;
+mod tls;
 mod tokens;
 mod waiting;

@@ -223,7 +223,7 @@ fn launch(settings: &Settings, dir: &TempDir) -> (Child, SocketAddr) {
         .read_line(&mut ready)
         .unwrap();
     let addr = ready
-        .split_once("http://")
+        .split_once("://")
         .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     let addr = addr.unwrap_or_else(|| {
         let log = fs::read_to_string(dir.path().join("log")).unwrap_or_default();
