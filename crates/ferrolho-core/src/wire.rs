@@ -156,6 +156,9 @@ pub struct Problem {
     /// For `validation-failed`: every field that is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// When a limit refused the request: the limit's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 /// One wrong field of a request.

@@ -104,6 +104,7 @@ async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
             Code::BodyTooLarge,
             "A request body may have at most 65536 bytes (64 KiB).",
         )
+        .with_limit("body-bytes")
     };
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());

@@ -196,7 +196,7 @@ async fn dispatch(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result
         .map_or(0, |target| target.as_str().len());
     if target > MAX_TARGET_BYTES {
         let limit = format!("The path and query have {target} bytes; at most {MAX_TARGET_BYTES} are read.");
-        return Err(Problem::new(Code::PathTooLong, limit));
+        return Err(Problem::new(Code::PathTooLong, limit).with_limit("path-bytes"));
     }
     let options = &call.inner.options;
     options

@@ -199,6 +199,7 @@ pub(super) struct Problem {
     retry_after: Option<u64>,
     allow: Option<&'static str>,
     challenge: Option<&'static str>,
+    limit: Option<&'static str>,
 }
 
 /// How long a caller should stay away when the store is not there, in seconds.
@@ -214,6 +215,7 @@ impl Problem {
             retry_after: None,
             allow: None,
             challenge: None,
+            limit: None,
         }
     }
 
@@ -243,14 +245,21 @@ impl Problem {
     pub(super) fn slow_body(limit: Duration) -> Self {
         Self {
             status: StatusCode::REQUEST_TIMEOUT,
+            limit: Some("body-timeout-seconds"),
             ..Self::new(
                 Code::TooSlow,
                 format!(
-                    "The body did not arrive within {} seconds (body-timeout).",
+                    "The body did not arrive within {} seconds (body-timeout-seconds).",
                     limit.as_secs()
                 ),
             )
         }
+    }
+
+    /// Names the limit that refused the request.
+    pub(super) fn with_limit(mut self, name: &'static str) -> Self {
+        self.limit = Some(name);
+        self
     }
 
     fn with_retry_after(mut self, seconds: u64) -> Self {
@@ -272,6 +281,7 @@ impl Problem {
             code: self.code.as_str().to_owned(),
             request_id: request_id.to_owned(),
             errors: self.errors,
+            limit: self.limit.map(str::to_owned),
         };
         let mut reply = Reply::json_as(self.status, "application/problem+json", &body);
         reply.retry_after = self.retry_after;
@@ -315,6 +325,7 @@ impl From<Refusal> for Problem {
                 Code::TooManyWaiters,
                 format!("{} requests wait already, the most that {} allows.", limit.value, limit.limit),
             )
+            .with_limit(limit.limit)
             .with_retry_after(RETRY_SECONDS),
             Refusal::Unavailable => Self::new(
                 Code::Unavailable,

@@ -243,7 +243,8 @@ fn a_body_has_at_most_64_kib() {
     // Who announces too much is not listened to.
     for announced in ["65537", "10000000000", "9223372036854775807"] {
         let request = Request::post("/locks/r").header("content-length", announced);
-        server.call(&request).problem(413, "body-too-large");
+        let problem = server.call(&request).problem(413, "body-too-large");
+        assert_eq!(problem["limit"], "body-bytes");
     }
     assert_eq!(server.find("r").lock(), before);
 }
@@ -264,7 +265,7 @@ fn a_body_that_does_not_arrive_is_not_waited_for_for_long() {
         let _closed = slow.write(b" ");
         thread::sleep(Duration::from_millis(50));
     };
-    answer.problem(408, "too-slow");
+    assert_eq!(answer.problem(408, "too-slow")["limit"], "body-timeout-seconds");
     assert!(begun.elapsed() >= Duration::from_secs(1));
     let mut cut_short = server.begin(&request);
     cut_short.write(b"{\"owner\":\"a\",").unwrap();

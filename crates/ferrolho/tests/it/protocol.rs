@@ -182,7 +182,8 @@ fn long_paths_are_refused_and_so_are_heads_without_end() {
     let server = Server::memory();
     for bytes in [20_000, 60_000] {
         let path = format!("/locks/{}", "x".repeat(bytes));
-        server.get(&path).problem(414, "path-too-long");
+        let problem = server.get(&path).problem(414, "path-too-long");
+        assert_eq!(problem["limit"], "path-bytes");
         let query = format!("/locks?prefix={}", "x".repeat(bytes));
         server.get(&query).problem(414, "path-too-long");
     }

@@ -70,6 +70,7 @@ fn beyond_a_limit_waits_are_refused_at_once() {
         let answer = server.call(&acquire_waiting(resource, "late", 600, 300));
         let problem = answer.problem(429, "too-many-waiters");
         assert!(problem["detail"].as_str().unwrap().contains(limit), "{problem}");
+        assert_eq!(problem["limit"], limit, "{problem}");
         assert!(answer.header("retry-after").is_some());
         // Who does not wait is served as ever.
         server.acquire(resource, "late", 600).refused();

@@ -195,6 +195,7 @@ fn problem() -> Value {
         "code": {"type": "string", "description": "The kind, for programs: the last part of `type`."},
         "request_id": {"type": "string", "description": "The server's log has it too."},
         "errors": list(&reference("FieldError")),
+        "limit": {"type": "string", "description": "The name of the limit that refused the request."},
     });
     let mut schema = object(
         &[

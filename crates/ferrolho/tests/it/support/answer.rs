@@ -162,6 +162,10 @@ impl Answer {
         if code == "validation-failed" {
             keys.insert(2, "errors");
         }
+        // What a limit refused names it.
+        if matches!(status, 408 | 413 | 414 | 429) {
+            keys.insert(3, "limit");
+        }
         assert_eq!(Self::keys(&json), keys);
         for text in ["title", "detail", "instance"] {
             assert!(json[text].as_str().is_some_and(|text| !text.is_empty()), "{json}");
