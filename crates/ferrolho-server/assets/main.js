@@ -1,5 +1,6 @@
 // The page: what the locks are, as elements. Whatever callers named is text and never markup.
 
+import { Charts } from "./charts.js";
 import { Locks } from "./locks.js";
 import { call, lockPath, serverNow, token } from "./server.js";
 
@@ -30,6 +31,8 @@ const locks = new Locks(
     $("connection").textContent = state === "live" ? "live" : `connection lost, showing state of ${since}`;
   },
 );
+
+const charts = new Charts($("charts"), $("chart"));
 
 const keys = {
   resource: (lock) => lock.resource,
@@ -213,9 +216,11 @@ async function start() {
   show("feed", true);
   show("logout", Boolean(token.get()));
   draw();
+  charts.follow();
   try {
     await locks.follow();
   } catch (error) {
+    show("charts", false);
     show("overview", false);
     show("detail", false);
     show("feed", false);

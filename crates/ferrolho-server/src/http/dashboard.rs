@@ -6,13 +6,14 @@ use super::problem::{Code, Problem};
 use super::reply::{PagePolicy, Reply};
 
 /// Its files: their names, types and texts.
-pub(super) const ASSETS: [(&str, &str, &str); 4] = [
+pub(super) const ASSETS: [(&str, &str, &str); 5] = [
     (
         "style.css",
         "text/css; charset=utf-8",
         include_str!("../../assets/style.css"),
     ),
     ("main.js", SCRIPT, include_str!("../../assets/main.js")),
+    ("charts.js", SCRIPT, include_str!("../../assets/charts.js")),
     ("locks.js", SCRIPT, include_str!("../../assets/locks.js")),
     ("server.js", SCRIPT, include_str!("../../assets/server.js")),
 ];

@@ -6,7 +6,7 @@ use crate::support::{Request, Server};
 fn assets(page: &str) -> Vec<String> {
     let named = page.split('"').filter(|text| text.starts_with("/assets/"));
     let mut files: Vec<String> = named.map(str::to_owned).collect();
-    files.extend(["/assets/locks.js", "/assets/server.js"].map(str::to_owned));
+    files.extend(["/assets/charts.js", "/assets/locks.js", "/assets/server.js"].map(str::to_owned));
     files
 }
 
