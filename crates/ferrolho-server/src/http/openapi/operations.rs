@@ -138,8 +138,7 @@ const FORCE_RELEASE: Operation = Operation {
     id: "force_release_lock",
     group: LOCKS,
     summary: "Take a lock away",
-    description: "For administrators. The reason is in the event and in the audit trail; the next token is higher, as \
-        always.",
+    description: "For administrators. The reason is in the event; the next token is higher, as always.",
     parameters: &[],
     body: Some("ForceReleaseBody"),
     answer: Answer::Nothing,

@@ -99,7 +99,7 @@ fn requests() -> Value {
     });
     let reason = json!({
         "type": "string", "minLength": 1, "pattern": "\\S",
-        "description": "Why, for waiters, events and the audit trail.",
+        "description": "Why, for those who watch.",
     });
     json!({
         "AcquireBody": object(&["owner", "ttl_seconds"], &json!({

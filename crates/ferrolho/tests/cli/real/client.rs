@@ -149,6 +149,10 @@ async fn who_stops_waiting_is_passed_over() {
     }
     waiting.abort();
     leaver.settle().await;
+    // Its connection ends when the server sees it.
+    while !holder.waiters("r").await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     guard.release().await.unwrap();
     assert!(
         server
