@@ -150,7 +150,7 @@ mod tests {
             "postgres://me:sEcReT@one:6000,two/locks?sslmode=require&schema=our_locks"
                 .parse()
                 .unwrap();
-        assert_eq!(config.to_string(), "postgres://one:6000,two:6000/locks");
+        assert_eq!(config.to_string(), "postgres://one:6000,two:5432/locks");
         assert!(!format!("{config:?}").contains("sEcReT"));
         assert_eq!(config.schema, "our_locks");
         assert_eq!(config.session.client.get_ssl_mode(), SslMode::Require);
