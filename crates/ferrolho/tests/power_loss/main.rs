@@ -37,6 +37,9 @@ const DISKS_VARIABLE: &str = "FERROLHO_POWER_LOSS_DISKS";
 /// How many disks are tried for a fault that was put in on purpose.
 const DISKS_FOR_A_MUTANT: usize = 200;
 
+/// How many such samples at most. Most mutants show in the first.
+const SAMPLES_FOR_A_MUTANT: u64 = 25;
+
 /// From how many disks a server is started while the power is lost again, and how many disks of each start are
 /// tried.
 const SECOND_LOSSES: usize = 4;
@@ -71,11 +74,12 @@ fn a_lost_sync_and_a_hasty_answer_are_found() {
     assert!(findings.is_empty(), "{}", findings.join("\n"));
     for mutation in [Mutation::NoSyncOfTheLog, Mutation::AnswersBeforeTheSync] {
         let mutant = record.mutate(mutation);
-        let findings = Judge::new(&mutant).try_disks(DISKS_FOR_A_MUTANT, SEED);
-        assert!(
-            findings.iter().any(|finding| finding.contains("is lost")),
-            "{mutation:?} is not found: {findings:?}"
-        );
+        // Disks are a sample: a hasty answer shows only when the power goes in the moment after it.
+        let is_found = (0..SAMPLES_FOR_A_MUTANT).any(|sample| {
+            let findings = Judge::new(&mutant).try_disks(DISKS_FOR_A_MUTANT, SEED + sample);
+            findings.iter().any(|finding| finding.contains("is lost"))
+        });
+        assert!(is_found, "{mutation:?} is not found");
     }
 }
 
