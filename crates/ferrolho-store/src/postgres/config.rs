@@ -99,7 +99,8 @@ impl FromStr for PostgresConfig {
         client
             .ssl_mode(ssl)
             .application_name("ferrolho")
-            .connect_timeout(ENGINE_TIMEOUT)
+            // For each host: one that is silent leaves time for the next.
+            .connect_timeout(ENGINE_TIMEOUT / 3)
             .tcp_user_timeout(2 * ENGINE_TIMEOUT)
             .keepalives_idle(2 * ENGINE_TIMEOUT);
         Ok(Self {

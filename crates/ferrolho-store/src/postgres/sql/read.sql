@@ -1,4 +1,5 @@
--- Reads. They take no lock and wait for no commit. Their rows are those of ferrolho_apply_v1, the first of them the
+-- Reads. They take no lock and wait for no commit. Those of locks are volatile: the clock is read first, and the locks
+-- are seen after it, so that no renewal in between is missed. Their rows are those of ferrolho_apply_v1, the first of them the
 -- clock's.
 
 CREATE OR REPLACE FUNCTION {schema}.ferrolho_find_v1(p_resource text) RETURNS TABLE (
@@ -6,7 +7,7 @@ CREATE OR REPLACE FUNCTION {schema}.ferrolho_find_v1(p_resource text) RETURNS TA
     resource text, token bigint, owner text, principal text, acquired bigint, expires bigint,
     metadata text, mark text, remaining bigint
 )
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog
 SET jit = off
 SET enable_seqscan = off
@@ -46,7 +47,7 @@ CREATE OR REPLACE FUNCTION {schema}.ferrolho_list_v1(
     resource text, token bigint, owner text, principal text, acquired bigint, expires bigint,
     metadata text, mark text, remaining bigint
 )
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog
 SET jit = off
 SET enable_seqscan = off
