@@ -23,6 +23,28 @@ pub enum EventKind {
     Forced,
 }
 
+impl EventKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [
+        Self::Acquired,
+        Self::Renewed,
+        Self::Released,
+        Self::Expired,
+        Self::Forced,
+    ];
+
+    /// Its name, as events carry it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Renewed => "renewed",
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Forced => "forced",
+        }
+    }
+}
+
 /// One thing that happened to one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -92,6 +114,14 @@ impl FromStr for Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_numbered_as_they_are_listed_and_named_as_they_are_written() {
+        for (number, kind) in EventKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
 
     #[test]
     fn positions_round_trip_and_nothing_else_passes() {

@@ -95,9 +95,6 @@ pub(super) enum WaitEnd {
     Left,
 }
 
-/// The kinds of events, by number.
-pub(crate) const EVENT_KINDS: [&str; 5] = ["acquired", "renewed", "released", "expired", "forced"];
-
 /// What is counted.
 #[derive(Debug)]
 pub(crate) struct Meters {
@@ -110,7 +107,7 @@ pub(crate) struct Meters {
     /// Grants that were taken back, since nobody was there to be told.
     pub(crate) undone: AtomicU64,
     /// Events of the store, from all its servers.
-    pub(crate) events: Tally<{ EVENT_KINDS.len() }>,
+    pub(crate) events: Tally<{ EventKind::ALL.len() }>,
     /// How often the feed said that something may have been missed.
     pub(crate) gaps: AtomicU64,
 }
@@ -172,14 +169,7 @@ impl Meters {
 
     pub(super) fn happened(&self, events: &[Event]) {
         for event in events {
-            let kind = match event.kind {
-                EventKind::Acquired => 0,
-                EventKind::Renewed => 1,
-                EventKind::Released => 2,
-                EventKind::Expired => 3,
-                EventKind::Forced => 4,
-            };
-            self.events.add(kind);
+            self.events.add(event.kind as usize);
         }
     }
 

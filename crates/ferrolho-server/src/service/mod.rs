@@ -31,7 +31,7 @@ use tracing::warn;
 
 pub use bus::{Subscription, Told};
 pub(crate) use metered::{FAILURES, StoreMeter};
-pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, EVENT_KINDS, End, Ends, Meters, WAIT_ENDS};
+pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, End, Ends, Meters, WAIT_ENDS};
 pub use queue::{TooManyWaiters, Waiting};
 
 /// How much later than its wait a request may still be carried out.

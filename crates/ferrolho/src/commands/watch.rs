@@ -129,7 +129,7 @@ impl View {
     }
 
     fn print(&self, event: &Event) -> io::Result<()> {
-        let (word, style) = name(event.kind);
+        let (word, style) = (event.kind.as_str(), style(event.kind));
         let clear = if self.counts_down() { CLEAR_LINE } else { "" };
         let reason = event
             .reason
@@ -175,12 +175,11 @@ impl View {
     }
 }
 
-fn name(kind: EventKind) -> (&'static str, Style) {
+fn style(kind: EventKind) -> Style {
     match kind {
-        EventKind::Acquired => ("acquired", GOOD),
-        EventKind::Renewed => ("renewed", FAINT),
-        EventKind::Released => ("released", Style::new()),
-        EventKind::Expired => ("expired", WARNING),
-        EventKind::Forced => ("forced", WARNING),
+        EventKind::Acquired => GOOD,
+        EventKind::Renewed => FAINT,
+        EventKind::Released => Style::new(),
+        EventKind::Expired | EventKind::Forced => WARNING,
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferrolho_core::EventKind;
 use ferrolho_store::Health;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -11,7 +12,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::page::{NONE, Page};
 use super::process;
 use crate::http::Inner;
-use crate::service::{ACQUIRE_ENDS, CHANGE_ENDS, EVENT_KINDS, End, Ends, FAILURES, WAIT_ENDS};
+use crate::service::{ACQUIRE_ENDS, CHANGE_ENDS, End, Ends, FAILURES, WAIT_ENDS};
 
 /// What the page shows.
 pub(super) struct Snapshot {
@@ -164,7 +165,10 @@ impl Snapshot {
 
     fn events(&self, page: &mut Page<'_>) -> fmt::Result {
         let meters = self.inner.service.meters();
-        let kinds = EVENT_KINDS.into_iter().zip(meters.events.counts());
+        let kinds = EventKind::ALL
+            .map(EventKind::as_str)
+            .into_iter()
+            .zip(meters.events.counts());
         page.counters(
             "ferrolho_events",
             "What happened to locks, by kind. On a store that several servers share, each counts all of it.",

@@ -1,7 +1,7 @@
 //! The bodies that travel, as JSON Schema. (The types are in `ferrolho_core::wire`; what the server accepts is decided
 //! by `http::form`, which is stricter than a schema can say: `30.0` is no integer, and lengths are in bytes.)
 
-use ferrolho_core::{FencingToken, MAX_NAME_BYTES, Ttl};
+use ferrolho_core::{EventKind, FencingToken, MAX_NAME_BYTES, Ttl};
 use serde_json::{Value, json};
 
 use super::operations::Parameter;
@@ -162,7 +162,7 @@ fn answers() -> Value {
             "owner": owner(), "since": time("Since when it has had its place"), "wait_seconds": wait(),
         })),
         "Event": object(&["kind", "resource", "lock", "at"], &json!({
-            "kind": {"enum": ["acquired", "renewed", "released", "expired", "forced"]},
+            "kind": {"enum": EventKind::ALL},
             "resource": name("What is locked"), "lock": reference("Lock"), "at": time("When"),
             "reason": {"type": "string", "description": "Why, where somebody gave a reason."},
         })),
