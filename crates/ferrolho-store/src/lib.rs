@@ -4,6 +4,7 @@
 //! so engines stay small and the lock rules exist once, in `ferrolho-core`. Whoever adds an engine implements
 //! [`Store`] and runs the conformance suite on it (`docs/adding-a-store.md`).
 
+mod batch;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

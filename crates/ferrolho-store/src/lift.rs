@@ -7,10 +7,8 @@
 use ferrolho_core::FencingToken;
 
 #[cfg(feature = "etcd")]
-use crate::etcd::{self, EtcdOpenError};
-use crate::postgres::{self, PostgresOpenError};
-use crate::sqlite;
-use crate::{SqliteOpenError, StoreUrl};
+use crate::etcd;
+use crate::{OpenError, StoreUrl, postgres, sqlite};
 
 /// How far tokens are to be lifted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,19 +38,9 @@ pub enum LiftError {
     /// There is no such file; a new one would be of no use to anybody.
     #[error("{}: there is no such file", .0.display())]
     NoFile(std::path::PathBuf),
-    /// The file.
+    /// The store does not open, or does not let them be lifted.
     #[error(transparent)]
-    Sqlite(#[from] SqliteOpenError),
-    /// The database.
-    #[error(transparent)]
-    Postgres(#[from] PostgresOpenError),
-    /// The cluster.
-    #[cfg(feature = "etcd")]
-    #[error(transparent)]
-    Etcd(#[from] EtcdOpenError),
-    /// The thread that did it has ended.
-    #[error("lifting the tokens was cut short")]
-    CutShort,
+    Open(#[from] OpenError),
 }
 
 /// Lifts the tokens of this store. Returns a number that every further token is above.
@@ -65,10 +53,17 @@ pub async fn lift_tokens(url: &StoreUrl, lift: Lift) -> Result<u64, LiftError> {
         StoreUrl::Sqlite(path) => {
             let path = path.clone();
             let lifting = tokio::task::spawn_blocking(move || sqlite::lift_tokens(&path, lift));
-            Ok(lifting.await.map_err(|_| LiftError::CutShort)??)
+            let lifted = lifting.await.map_err(|_| OpenError::CutShort)?;
+            Ok(lifted.map_err(OpenError::from)?)
         }
-        StoreUrl::Postgres(config) => Ok(postgres::lift_tokens(config, lift).await?),
+        StoreUrl::Postgres(config) => {
+            let lifted = postgres::lift_tokens(config, lift).await;
+            Ok(lifted.map_err(OpenError::from)?)
+        }
         #[cfg(feature = "etcd")]
-        StoreUrl::Etcd(config) => Ok(etcd::lift_tokens(config, lift).await?),
+        StoreUrl::Etcd(config) => {
+            let lifted = etcd::lift_tokens(config, lift).await;
+            Ok(lifted.map_err(OpenError::from)?)
+        }
     }
 }

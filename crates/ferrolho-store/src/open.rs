@@ -132,8 +132,8 @@ pub enum OpenError {
     #[cfg(feature = "etcd")]
     #[error(transparent)]
     Etcd(#[from] EtcdOpenError),
-    /// The thread that opened it has ended.
-    #[error("opening the store was cut short")]
+    /// The thread that worked on it has ended.
+    #[error("the work on the store was cut short")]
     CutShort,
 }
 

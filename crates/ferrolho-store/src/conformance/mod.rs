@@ -14,6 +14,7 @@
     reason = "a test suite: what does not hold is a panic"
 )]
 
+pub mod bounded;
 pub mod expiry;
 pub mod feed;
 pub mod kit;

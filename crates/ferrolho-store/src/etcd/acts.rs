@@ -90,7 +90,7 @@ impl EtcdStore {
                 return Ok(Some(Outcome::Stale(live(&found))));
             }
         }
-        match self.queue()?.submit(Arc::clone(changes), not_after).await? {
+        match self.works.submit(Arc::clone(changes), not_after).await? {
             Reply::Fate(Fate::Done(now)) => Ok(Some(Outcome::Applied(live(&now)))),
             Reply::Fate(Fate::Lost(found)) => {
                 let overdue = self.end_overdue(&found, until).await?;

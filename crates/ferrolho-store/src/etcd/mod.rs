@@ -40,13 +40,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_core::{Change, Live, Resource};
-use parking_lot::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use self::acts::live;
-use self::batch::Queue;
-use self::commit::Committer;
+use self::batch::{Flight, MAX_FLIGHTS, Reply};
+use self::commit::{Committer, MAX_BATCH_CHANGES};
 use self::failure::Failure;
 use self::keys::Keys;
 use self::known::Locks;
@@ -54,6 +52,7 @@ use self::members::{ATTEMPT, Members};
 use self::record::Me;
 use self::requests::Cluster;
 use self::watch::Follower;
+use crate::batch::Works;
 use crate::{
     Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page,
     Store, StoreError,
@@ -82,17 +81,7 @@ pub struct EtcdStore {
     committer: Arc<Committer>,
     follower: Arc<Follower>,
     feed: FeedSender,
-    /// None once the store is closed.
-    queue: Mutex<Option<Queue>>,
-    tasks: Mutex<Tasks>,
-}
-
-/// What works in the background. All of it ends when this is dropped.
-#[derive(Default)]
-struct Tasks {
-    /// Ends by itself when the queue is closed and empty.
-    queue: JoinSet<()>,
-    others: JoinSet<()>,
+    works: Works<Reply>,
 }
 
 impl EtcdStore {
@@ -110,37 +99,28 @@ impl EtcdStore {
             .map_err(|failure| EtcdOpenError::NoAnswer(failure.to_string()))?;
         let feed = FeedSender::default();
         let follower = Arc::new(Follower::new(Arc::clone(&committer), feed.clone()));
-        let (queue, emptying) = Queue::new(Arc::clone(&committer));
-        let mut tasks = Tasks::default();
-        tasks.queue.spawn(emptying);
-        tasks.others.spawn(life::run(Arc::clone(&committer)));
+        let flights = (0..MAX_FLIGHTS).map(|_| Flight(Arc::clone(&committer))).collect();
+        let works = Works::start(flights, MAX_BATCH_CHANGES);
+        works.spawn(life::run(Arc::clone(&committer)));
         let (prober, runner) = (Arc::clone(&follower), Arc::clone(&follower));
-        tasks.others.spawn(async move { prober.probe().await });
-        tasks.others.spawn(async move { runner.run().await });
+        works.spawn(async move { prober.probe().await });
+        works.spawn(async move { runner.run().await });
         if let Some(history) = config.history {
-            tasks.others.spawn(compact::run(Arc::clone(&committer), history));
+            works.spawn(compact::run(Arc::clone(&committer), history));
         }
         Ok(Self {
             committer,
             follower,
             feed,
-            queue: Mutex::new(Some(queue)),
-            tasks: Mutex::new(tasks),
+            works,
         })
-    }
-
-    fn queue(&self) -> Result<Queue, StoreError> {
-        let queue = self.queue.lock();
-        queue
-            .clone()
-            .ok_or_else(|| StoreError::unavailable("the store is closed"))
     }
 }
 
 #[async_trait]
 impl Store for EtcdStore {
     async fn find(&self, resource: &Resource) -> Result<Option<Live>, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let until = Instant::now() + ENGINE_TIMEOUT;
         loop {
             let found = self.read(&[resource], until).await?;
@@ -164,7 +144,7 @@ impl Store for EtcdStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let locks = &self.committer.locks;
         let until = Instant::now() + ENGINE_TIMEOUT;
         let noted = self.committer.read_noted(until).await.map_err(Failure::of_read)?;
@@ -190,7 +170,7 @@ impl Store for EtcdStore {
     }
 
     async fn check(&self) -> Result<Health, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let Committer { locks, cluster, .. } = &*self.committer;
         let until = Instant::now() + ENGINE_TIMEOUT;
         let noted = self.committer.read_noted(until).await.map_err(Failure::of_read)?;
@@ -226,9 +206,6 @@ impl Store for EtcdStore {
     }
 
     async fn close(&self) {
-        self.queue.lock().take();
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        // What is under way and what waits each take a transaction's time at most, unless very many wait.
-        let _ = timeout(2 * ENGINE_TIMEOUT, tasks.queue.join_next()).await;
+        self.works.close().await;
     }
 }

@@ -30,8 +30,10 @@ pub(super) fn micros(span: Duration) -> i64 {
 pub(super) struct Clock(Mutex<Sight>);
 
 impl Clock {
-    pub(super) fn new(first: Sight) -> Self {
-        Self(Mutex::new(first))
+    /// What has just been answered.
+    pub(super) fn new(era: i64, clock: i64) -> Self {
+        let seen = Instant::now();
+        Self(Mutex::new(Sight { era, clock, seen }))
     }
 
     pub(super) fn sight(&self) -> Sight {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use ferrolho_core::{Change, Claim, EventKind, Expected, Holder, Live, Resource, Write};
+use ferrolho_core::{Change, Live, Owner, Resource};
 use tokio::time::Instant;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tracing::warn;
 
-use super::clock::{Clock, Sight};
+use super::clock::{self, Clock};
+use super::columns::{Columns, principal};
 use super::config::PostgresConfig;
 use super::failure::Failure;
 use super::link::{Door, Link, Parameters};
@@ -48,6 +50,37 @@ pub(super) struct Pulse {
     pub(super) next_end: Option<i64>,
 }
 
+impl Pulse {
+    fn read(rows: &[Row]) -> Result<Self, Failure> {
+        let odd = |error: tokio_postgres::Error| Failure::Away(error.to_string());
+        let row = rows.first().ok_or_else(|| Failure::Away("no pulse".into()))?;
+        let number = |name: &str| row.try_get::<_, i64>(name).map_err(odd);
+        Ok(Self {
+            epoch: number("epoch")?.unsigned_abs(),
+            commits: number("commits")?.unsigned_abs(),
+            era: number("era")?,
+            clock: number("clock")?,
+            skew: number("skew")?,
+            next_end: row.try_get("next_end").map_err(odd)?,
+        })
+    }
+}
+
+/// A call that changes nothing: it is made again when its session was lost.
+async fn read(
+    link: &Link,
+    sql: &str,
+    parameters: Parameters<'_>,
+    until: Instant,
+) -> Result<Vec<Row>, Failure> {
+    match link.call(sql, parameters, until).await {
+        Err(Failure::Unknown(_) | Failure::Again(_)) if Instant::now() < until => {
+            link.call(sql, parameters, until).await
+        }
+        answer => answer,
+    }
+}
+
 impl Database {
     /// Takes the first look.
     pub(super) async fn new(
@@ -63,26 +96,23 @@ impl Database {
                 places.join(", ")
             )
         };
-        let first = Sight {
-            era: 0,
-            clock: 0,
-            seen: Instant::now(),
+        let sql = Statements {
+            apply: call("apply", 19),
+            find: call("find", 1),
+            list: call("list", 7),
+            pulse: call("pulse", 0),
+            step: call("step", 3),
+            count: call("count", 0),
         };
+        let (finds, others) = (Link::new(door.clone()), Link::new(door.clone()));
+        finds.session(until).await?;
+        let pulse = Pulse::read(&read(&others, &sql.pulse, &[], until).await?)?;
         let database = Self {
-            finds: Link::new(door.clone()),
-            others: Link::new(door.clone()),
-            clock: Clock::new(first),
-            sql: Statements {
-                apply: call("apply", 19),
-                find: call("find", 1),
-                list: call("list", 7),
-                pulse: call("pulse", 0),
-                step: call("step", 3),
-                count: call("count", 0),
-            },
+            finds,
+            others,
+            clock: Clock::new(pulse.era, pulse.clock),
+            sql,
         };
-        database.finds.session(until).await?;
-        let pulse = database.pulse(until).await?;
         Ok((database, pulse))
     }
 
@@ -90,22 +120,6 @@ impl Database {
     pub(super) fn close(&self) {
         self.finds.close();
         self.others.close();
-    }
-
-    /// A call that changes nothing: it is made again when its session was lost.
-    async fn read(
-        &self,
-        link: &Link,
-        sql: &str,
-        parameters: Parameters<'_>,
-        until: Instant,
-    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        match link.call(sql, parameters, until).await {
-            Err(Failure::Unknown(_) | Failure::Again(_)) if Instant::now() < until => {
-                link.call(sql, parameters, until).await
-            }
-            answer => answer,
-        }
     }
 
     pub(super) async fn find(&self, resource: &Resource, until: Instant) -> Result<Option<Live>, Failure> {
@@ -121,7 +135,7 @@ impl Database {
         let after = query.after.as_ref().map(Resource::as_str);
         let holder = query.holder.as_ref();
         let owner = holder.map(|holder| &holder.owner).or(query.owner.as_ref());
-        let owner = owner.map(ferrolho_core::Owner::as_str);
+        let owner = owner.map(Owner::as_str);
         let principal = holder.and_then(principal);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
         let parameters: Parameters<'_> = &[
@@ -152,7 +166,7 @@ impl Database {
     ) -> Result<Answer, Failure> {
         loop {
             let sent = Instant::now();
-            let answer = Answer::read(&self.read(link, sql, parameters, until).await?)?;
+            let answer = Answer::read(&read(link, sql, parameters, until).await?)?;
             let sight = self.clock.sight();
             let is_in_era = answer.era == sight.era;
             if is_in_era && (answer.clock - sight.expected()).abs() <= MAX_OFF_MICROS {
@@ -163,20 +177,11 @@ impl Database {
         }
     }
 
+    /// How the store is now.
     pub(super) async fn pulse(&self, until: Instant) -> Result<Pulse, Failure> {
-        let rows = self.read(&self.others, &self.sql.pulse, &[], until).await?;
-        let odd = |error: tokio_postgres::Error| Failure::Away(error.to_string());
-        let row = rows.first().ok_or_else(|| Failure::Away("no pulse".into()))?;
-        let number = |name: &str| row.try_get::<_, i64>(name).map_err(odd);
-        let pulse = Pulse {
-            epoch: number("epoch")?.unsigned_abs(),
-            commits: number("commits")?.unsigned_abs(),
-            era: number("era")?,
-            clock: number("clock")?,
-            skew: number("skew")?,
-            next_end: row.try_get("next_end").map_err(odd)?,
-        };
-        if pulse.era > self.clock.sight().era || self.clock.sight().clock == 0 {
+        let rows = read(&self.others, &self.sql.pulse, &[], until).await?;
+        let pulse = Pulse::read(&rows)?;
+        if pulse.era > self.clock.sight().era {
             self.clock.saw(pulse.era, pulse.clock);
         }
         Ok(pulse)
@@ -184,14 +189,14 @@ impl Database {
 
     /// How many locks live, nearly.
     pub(super) async fn count(&self, until: Instant) -> Result<Option<u64>, Failure> {
-        let rows = self.read(&self.others, &self.sql.count, &[], until).await?;
+        let rows = read(&self.others, &self.sql.count, &[], until).await?;
         let counted: Option<i64> = rows.first().and_then(|row| row.try_get(0).ok());
         Ok(counted.and_then(|counted| counted.try_into().ok()))
     }
 
     /// The clock is not as it should be: somebody else has put it right already, or this call came late, or it was
     /// stepped, which is put right here.
-    async fn put_right(&self, era: i64, clock: i64, sent: Instant, until: Instant) -> Result<(), Failure> {
+    async fn put_right(&self, era: i64, seen: i64, sent: Instant, until: Instant) -> Result<(), Failure> {
         let sight = self.clock.sight();
         if Instant::now() >= until {
             return Err(Failure::Away("the database's clock is not as expected".into()));
@@ -201,9 +206,9 @@ impl Database {
             return Ok(());
         }
         let expected = sight.expected();
-        let jump = clock - expected;
+        let jump = seen - expected;
         // A call that lay around for long saw the clock before its answer came, and it was right then.
-        let since_sent = super::clock::micros(sent.elapsed());
+        let since_sent = clock::micros(sent.elapsed());
         if jump < 0 && -jump <= since_sent + MAX_OFF_MICROS {
             return Ok(());
         }
@@ -267,127 +272,6 @@ fn end_of(prefix: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn principal(holder: &Holder) -> Option<&str> {
-    holder.principal.as_ref().map(ferrolho_core::Principal::as_str)
-}
-
-fn kind(kind: EventKind) -> &'static str {
-    match kind {
-        EventKind::Acquired => "acquired",
-        EventKind::Renewed => "renewed",
-        EventKind::Released => "released",
-        EventKind::Expired => "expired",
-        EventKind::Forced => "forced",
-    }
-}
-
-/// Changes as the arrays that the function takes.
-#[derive(Default)]
-struct Columns<'a> {
-    group: Vec<i32>,
-    resource: Vec<&'a str>,
-    expect: Vec<&'static str>,
-    owner: Vec<Option<&'a str>>,
-    principal: Vec<Option<&'a str>>,
-    token: Vec<Option<i64>>,
-    write: Vec<&'static str>,
-    ttl: Vec<Option<i32>>,
-    new_owner: Vec<Option<&'a str>>,
-    new_principal: Vec<Option<&'a str>>,
-    metadata: Vec<Option<&'a str>>,
-    mark: Vec<Option<String>>,
-    end: Vec<Option<&'static str>>,
-    begin: Vec<Option<&'static str>>,
-    reason: Vec<Option<String>>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(groups: &'a [Arc<[Change]>]) -> Self {
-        let mut columns = Self::default();
-        for (group, changes) in (0..).zip(groups) {
-            for change in changes.iter() {
-                columns.group.push(group);
-                columns.push(change);
-            }
-        }
-        columns
-    }
-
-    fn push(&mut self, change: &'a Change) {
-        self.resource.push(change.resource.as_str());
-        let claim = |claim: &'a Claim| (Some(claim.holder.owner.as_str()), principal(&claim.holder));
-        let number = |token: ferrolho_core::FencingToken| i64::try_from(token.get()).unwrap_or(i64::MAX);
-        let (expect, (owner, by), token) = match &change.expected {
-            Expected::Free => ("free", (None, None), None),
-            Expected::HeldBy(held) => ("held", claim(held), held.token.map(number)),
-            Expected::Token(token) => ("token", (None, None), Some(number(*token))),
-        };
-        self.expect.push(expect);
-        self.owner.push(owner);
-        self.principal.push(by);
-        self.token.push(token);
-        let (write, ttl, grant) = match &change.write {
-            Write::Grant(grant) => ("grant", Some(grant.ttl), Some(grant)),
-            Write::Extend(ttl) => ("extend", Some(*ttl), None),
-            Write::Remove => ("remove", None, None),
-        };
-        self.write.push(write);
-        self.ttl
-            .push(ttl.map(|ttl| i32::try_from(ttl.seconds()).unwrap_or(i32::MAX)));
-        self.new_owner
-            .push(grant.map(|grant| grant.holder.owner.as_str()));
-        self.new_principal
-            .push(grant.and_then(|grant| principal(&grant.holder)));
-        self.metadata.push(
-            grant
-                .and_then(|grant| grant.metadata.as_ref())
-                .map(ferrolho_core::Metadata::as_str),
-        );
-        self.mark.push(grant.map(|grant| grant.mark.to_string()));
-        let kinds = change.event_kinds();
-        let is_begin = |kind: &EventKind| matches!(kind, EventKind::Acquired | EventKind::Renewed);
-        self.end
-            .push(kinds.iter().find(|kind| !is_begin(kind)).map(|k| kind(*k)));
-        self.begin
-            .push(kinds.iter().find(|kind| is_begin(kind)).map(|k| kind(*k)));
-        self.reason
-            .push(change.reason().map(|reason| reason.as_str().to_owned()));
-    }
-
-    async fn send(
-        &self,
-        link: &Link,
-        sql: &str,
-        sight: Sight,
-        clear: i32,
-        until: Instant,
-    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        let expected = sight.expected();
-        let parameters: Parameters<'_> = &[
-            (&sight.era, Type::INT8),
-            (&expected, Type::INT8),
-            (&true, Type::BOOL),
-            (&clear, Type::INT4),
-            (&self.group, Type::INT4_ARRAY),
-            (&self.resource, Type::TEXT_ARRAY),
-            (&self.expect, Type::TEXT_ARRAY),
-            (&self.owner, Type::TEXT_ARRAY),
-            (&self.principal, Type::TEXT_ARRAY),
-            (&self.token, Type::INT8_ARRAY),
-            (&self.write, Type::TEXT_ARRAY),
-            (&self.ttl, Type::INT4_ARRAY),
-            (&self.new_owner, Type::TEXT_ARRAY),
-            (&self.new_principal, Type::TEXT_ARRAY),
-            (&self.metadata, Type::TEXT_ARRAY),
-            (&self.mark, Type::TEXT_ARRAY),
-            (&self.end, Type::TEXT_ARRAY),
-            (&self.begin, Type::TEXT_ARRAY),
-            (&self.reason, Type::TEXT_ARRAY),
-        ];
-        link.call(sql, parameters, until).await
-    }
 }
 
 #[cfg(test)]

@@ -36,8 +36,6 @@ pub(super) struct Door {
 /// A session with the database. It ends when this is dropped.
 pub(super) struct Session {
     pub(super) client: Client,
-    /// What is notified on it.
-    pub(super) notifications: tokio::sync::Mutex<mpsc::Receiver<Notification>>,
     /// The database has warned: what it says it did may not be on its standby.
     has_warned: Arc<AtomicBool>,
     driver: AbortHandle,
@@ -57,19 +55,35 @@ impl Door {
         })
     }
 
-    /// Makes a session.
+    /// Makes a session on which nobody listens.
     pub(super) async fn open(&self, until: Instant) -> Result<Session, Failure> {
+        self.open_heard(None, until).await
+    }
+
+    /// Makes a session, and the way to what is notified on it.
+    pub(super) async fn open_listening(
+        &self,
+        until: Instant,
+    ) -> Result<(Session, mpsc::Receiver<Notification>), Failure> {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING_NOTIFICATIONS);
+        let session = self.open_heard(Some(sender), until).await?;
+        Ok((session, receiver))
+    }
+
+    async fn open_heard(
+        &self,
+        listener: Option<mpsc::Sender<Notification>>,
+        until: Instant,
+    ) -> Result<Session, Failure> {
         let connecting = self.config.client.connect(self.tls.clone());
         let (client, connection) = timeout_at(until, connecting)
             .await
             .map_err(|_| Failure::Away("the database does not answer".into()))?
             .map_err(|error| Failure::Away(said(&error)))?;
-        let (sender, receiver) = mpsc::channel(MAX_WAITING_NOTIFICATIONS);
         let has_warned = Arc::new(AtomicBool::new(false));
-        let driving = drive(connection, Arc::clone(&has_warned), sender);
+        let driving = drive(connection, Arc::clone(&has_warned), listener);
         Ok(Session {
             client,
-            notifications: tokio::sync::Mutex::new(receiver),
             has_warned,
             driver: tokio::spawn(driving).abort_handle(),
         })
@@ -82,7 +96,7 @@ type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 async fn drive(
     mut connection: Connection<Socket, Stream>,
     has_warned: Arc<AtomicBool>,
-    notifications: mpsc::Sender<Notification>,
+    listener: Option<mpsc::Sender<Notification>>,
 ) {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         match message {
@@ -93,7 +107,9 @@ async fn drive(
                 }
             }
             Ok(AsyncMessage::Notification(notification)) => {
-                if notifications.try_send(notification).is_err() {
+                if let Some(listener) = &listener
+                    && listener.try_send(notification).is_err()
+                {
                     return;
                 }
             }

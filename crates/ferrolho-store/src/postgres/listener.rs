@@ -102,14 +102,13 @@ impl Listener {
     async fn listen(&self) -> Result<std::convert::Infallible, Failure> {
         let until = Instant::now() + ENGINE_TIMEOUT;
         let epoch = self.database.pulse(until).await?.epoch;
-        let session = self.door.open(until).await?;
+        let (session, mut notifications) = self.door.open_listening(until).await?;
         let channel = format!("LISTEN ferrolho_{epoch}");
         timeout(ENGINE_TIMEOUT, session.client.batch_execute(&channel))
             .await
             .map_err(|_| Failure::Away("the database does not answer".into()))?
             .map_err(|error| Failure::of_call(&error))?;
         self.catch_up(epoch).await?;
-        let mut notifications = session.notifications.lock().await;
         let mut commit = None;
         let mut is_behind = false;
         loop {
@@ -211,14 +210,8 @@ fn read(payload: &str) -> Option<(u64, usize, usize, Travelling<'_>)> {
     let number = parts.next()?.parse().ok()?;
     let index = parts.next()?.parse().ok()?;
     let count = parts.next()?.parse().ok()?;
-    let kind = match parts.next()? {
-        "acquired" => EventKind::Acquired,
-        "renewed" => EventKind::Renewed,
-        "released" => EventKind::Released,
-        "expired" => EventKind::Expired,
-        "forced" => EventKind::Forced,
-        _ => return None,
-    };
+    let named = parts.next()?;
+    let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == named)?;
     let at = Timestamp::from_micros(parts.next()?.parse().ok()?);
     let token = parts.next()?.parse().ok()?;
     let acquired_at = Timestamp::from_micros(parts.next()?.parse().ok()?);

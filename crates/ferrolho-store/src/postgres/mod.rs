@@ -8,6 +8,7 @@
 
 mod batch;
 mod clock;
+mod columns;
 mod config;
 mod database;
 mod ends;
@@ -22,16 +23,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_core::{Live, Resource};
-use parking_lot::Mutex;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use self::batch::{Carrier, MAX_FLIGHTS, Queue};
+use self::batch::{Flight, MAX_BATCH_CHANGES, MAX_FLIGHTS, Reply};
 use self::database::Database;
 use self::ends::Ends;
 use self::failure::Failure;
 use self::link::{Door, Link};
 use self::listener::{Listener, Place};
+use crate::batch::Works;
 use crate::clock::wall_now;
 use crate::{
     Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, Lift, ListQuery, Outcome,
@@ -80,17 +80,7 @@ pub struct PostgresStore {
     listener: Arc<Listener>,
     feed: FeedSender,
     meter: Arc<CommitMeter>,
-    /// None once the store is closed.
-    queue: Mutex<Option<Queue>>,
-    tasks: Mutex<Tasks>,
-}
-
-/// What works in the background. All of it ends when this is dropped.
-#[derive(Default)]
-struct Tasks {
-    /// Ends by itself when the queue is closed and empty.
-    queue: JoinSet<()>,
-    others: JoinSet<()>,
+    works: Works<Reply>,
 }
 
 impl PostgresStore {
@@ -110,41 +100,32 @@ impl PostgresStore {
         };
         let (heard, told) = (Arc::clone(&ends), feed.clone());
         let listener = Arc::new(Listener::new(Arc::clone(&database), listen, heard, told, place));
-        let links: Vec<Link> = (0..MAX_FLIGHTS).map(|_| Link::new(door.clone())).collect();
-        let clearing = Link::new(door);
-        for link in links.iter().chain([&clearing]) {
-            link.session(until).await.map_err(no_answer)?;
-        }
-        let carrier = Carrier {
+        let flight = |link| Flight {
+            link,
             database: Arc::clone(&database),
             ends: Arc::clone(&ends),
             meter: Arc::clone(&meter),
         };
-        let (queue, emptying) = Queue::new(carrier, links);
-        let mut tasks = Tasks::default();
-        tasks.queue.spawn(emptying);
+        let flights: Vec<Flight> = (0..MAX_FLIGHTS)
+            .map(|_| flight(Link::new(door.clone())))
+            .collect();
+        let clearing = Link::new(door);
+        for link in flights.iter().map(|flight| &flight.link).chain([&clearing]) {
+            link.session(until).await.map_err(no_answer)?;
+        }
+        let works = Works::start(flights, MAX_BATCH_CHANGES);
         let follower = Arc::clone(&listener);
-        tasks.others.spawn(async move { follower.run().await });
+        works.spawn(async move { follower.run().await });
         // Who watches from the first moment should miss nothing. If it cannot be heard now it will be later.
         let _ = timeout(ENGINE_TIMEOUT, listener.hears()).await;
-        tasks
-            .others
-            .spawn(ends::clear(Arc::clone(&database), ends, clearing));
+        works.spawn(ends::clear(Arc::clone(&database), ends, clearing));
         Ok(Self {
             database,
             listener,
             feed,
             meter,
-            queue: Mutex::new(Some(queue)),
-            tasks: Mutex::new(tasks),
+            works,
         })
-    }
-
-    fn queue(&self) -> Result<Queue, StoreError> {
-        let queue = self.queue.lock();
-        queue
-            .clone()
-            .ok_or_else(|| StoreError::unavailable("the store is closed"))
     }
 }
 
@@ -158,7 +139,7 @@ pub(crate) async fn lift_tokens(config: &PostgresConfig, lift: Lift) -> Result<u
 #[async_trait]
 impl Store for PostgresStore {
     async fn find(&self, resource: &Resource) -> Result<Option<Live>, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let until = Instant::now() + ENGINE_TIMEOUT;
         self.database
             .find(resource, until)
@@ -167,13 +148,13 @@ impl Store for PostgresStore {
     }
 
     async fn apply(&self, attempt: Attempt) -> Result<Outcome, StoreError> {
-        self.queue()?
+        self.works
             .submit(attempt.changes.into(), attempt.not_after)
-            .await
+            .await?
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let until = Instant::now() + ENGINE_TIMEOUT;
         let mut locks = self.database.list(query, until).await.map_err(Failure::of_read)?;
         let more = locks.len() > query.limit;
@@ -186,7 +167,7 @@ impl Store for PostgresStore {
     }
 
     async fn check(&self) -> Result<Health, StoreError> {
-        self.queue()?;
+        self.works.check_open()?;
         let until = Instant::now() + ENGINE_TIMEOUT;
         let pulse = self.database.pulse(until).await.map_err(Failure::of_read)?;
         let ahead = pulse.clock - pulse.skew - wall_now().as_micros();
@@ -225,10 +206,7 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) {
-        self.queue.lock().take();
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        // What is under way and what waits each take a call's time at most, unless very many wait.
-        let _ = timeout(2 * ENGINE_TIMEOUT, tasks.queue.join_next()).await;
+        self.works.close().await;
         self.database.close();
     }
 }

@@ -1,5 +1,6 @@
 //! Tables and functions, made and brought up to date by any number of servers that start at once.
 
+use ferrolho_core::FencingToken;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::error::SqlState;
 
@@ -121,20 +122,26 @@ pub(super) async fn lift(config: &PostgresConfig, door: &Door, lift: Lift) -> Re
         .open(Instant::now() + ENGINE_TIMEOUT)
         .await
         .map_err(no_answer)?;
-    let (by, above) = match lift {
-        Lift::By(count) => (count, 0),
-        Lift::Above(token) => (0, token.get()),
+    let schema = &config.schema;
+    let run = async {
+        let client = &session.client;
+        client
+            .batch_execute("BEGIN; SET LOCAL synchronous_commit = on")
+            .await?;
+        let drawn = format!("SELECT n FROM {schema}.ferrolho_commit FOR UPDATE");
+        let drawn: i64 = client.query_one(&drawn, &[]).await?.try_get(0)?;
+        let lifted = lift.target(drawn.unsigned_abs()).min(FencingToken::MAX.get());
+        let update = format!(
+            "UPDATE {schema}.ferrolho_commit SET n = {lifted}, epoch = 1 + floor(random() * 9e15)::bigint"
+        );
+        client.batch_execute(&update).await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(lifted)
     };
-    let sql = format!(
-        "UPDATE {}.ferrolho_commit
-         SET n = greatest(n + {by}, {above}), epoch = 1 + floor(random() * 9e15)::bigint
-         RETURNING n::text",
-        config.schema
-    );
-    let lifted = text(&session, &sql).await?;
-    lifted
-        .parse()
-        .map_err(|_| PostgresOpenError::NoAnswer("what came back is no token".into()))
+    timeout_at(Instant::now() + ENGINE_TIMEOUT, run)
+        .await
+        .map_err(|_| no_answer(Failure::Away("the database does not answer".into())))?
+        .map_err(|error: tokio_postgres::Error| PostgresOpenError::NoAnswer(said(&error)))
 }
 
 fn no_answer(failure: Failure) -> PostgresOpenError {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::kit::{
     PATIENCE, acquire, attempt, config, find, look, must, must_remove, open, release, renew, server,
-    until_done,
+    until_done, until_it_answers,
 };
 
 /// The next event on this resource of this kind, whatever else is told, gaps too.
@@ -101,12 +101,15 @@ async fn a_silent_network_is_noticed_in_seconds_and_healed() {
         proxy.heal();
         until_done(&store, &renew(&live, 600)).await;
     }
-    // An answer that is lost is an unknown outcome, and never a refusal.
+    // An answer that is lost is an unknown outcome, and never a refusal. None of the connections of a new handle is one
+    // that the network has killed before, on which the request itself would be lost.
+    let store = open(&server.url_at(proxy.port(), "locks")).await;
     proxy.set_to_client(Flow::Lose);
     let lost = attempt(&store, acquire("lost", "a", 600)).await;
     assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
     proxy.heal();
     until_done(&store, &renew(&live, 600)).await;
+    until_it_answers(&store).await;
     assert!(find(&store, "lost").await.is_some());
 }
 

@@ -1,10 +1,13 @@
 //! How it starts: on empty databases by many at once, on the seed's table, and where it may not.
 
+use ferrolho_core::FencingToken;
 use ferrolho_store::postgres::PostgresStore;
+use ferrolho_store::{FeedItem, Lift, StoreUrl, lift_tokens};
 use ferrolho_testkit::{Postgres, PostgresOptions};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::kit::{acquire, attempt, config, find, must, open, server};
+use crate::kit::{PATIENCE, acquire, attempt, config, find, must, open, server};
 
 async fn refusal(url: &str) -> String {
     let refused = PostgresStore::open(&config(url)).await.err().unwrap().to_string();
@@ -127,4 +130,26 @@ async fn a_schema_of_its_own_and_odd_settings_of_the_server_change_nothing() {
     assert_eq!(live.lock.expires_at.since(live.lock.acquired_at).as_secs(), 600);
     must(&theirs, acquire("r", "b", 600)).await;
     assert_eq!(find(&ours, "r").await.unwrap().lock, live.lock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lifted_tokens_are_above_all_that_were_given_out() {
+    let Some(server) = server() else { return };
+    let url: StoreUrl = server.url("locks").parse().unwrap();
+    let store = open(&server.url("locks")).await;
+    let before = must(&store, acquire("held", "a", 600)).await;
+    let last = before.lock.fencing_token.get();
+    let mut feed = store.changes();
+    assert_eq!(lift_tokens(&url, Lift::By(1_000)).await.unwrap(), last + 1_000);
+    let next = must(&store, acquire("next", "a", 600)).await.lock.fencing_token;
+    assert_eq!(next.get(), last + 1_001);
+    // Above what it is above already: nothing to do.
+    assert_eq!(lift_tokens(&url, Lift::Above(next)).await.unwrap(), next.get());
+    assert_eq!(find(&store, "held").await.unwrap().lock, before.lock);
+    // Who reads events is told that this is another history.
+    let told = async { while !matches!(feed.next().await, Some(FeedItem::Gap)) {} };
+    timeout(PATIENCE, told).await.unwrap();
+    // No token is beyond what a token may be, by however much they are lifted.
+    let highest = FencingToken::MAX.get();
+    assert_eq!(lift_tokens(&url, Lift::By(u64::MAX)).await.unwrap(), highest);
 }
