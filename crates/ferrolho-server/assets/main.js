@@ -17,16 +17,16 @@ const show = (id, is) => {
 let rows = PAGE_ROWS;
 let sort = { by: "resource", up: true };
 let isDirty = true;
-let liveAt = null;
+let lostAt = null;
 
 const locks = new Locks(
   () => {
     isDirty = true;
   },
   (state) => {
-    if (state === "live") liveAt = null;
-    else liveAt ??= new Date();
-    const since = liveAt?.toLocaleTimeString();
+    if (state === "live") lostAt = null;
+    else lostAt ??= new Date();
+    const since = lostAt?.toLocaleTimeString();
     $("connection").dataset.state = state;
     $("connection").textContent = state === "live" ? "live" : `connection lost, showing state of ${since}`;
   },
@@ -55,8 +55,7 @@ function named(text) {
 }
 
 function time(text) {
-  const made = element("time", new Date(text).toLocaleTimeString(), { datetime: text, title: `${text} (UTC)` });
-  return made;
+  return element("time", new Date(text).toLocaleTimeString(), { datetime: text, title: `${text} (UTC)` });
 }
 
 function left(lock) {

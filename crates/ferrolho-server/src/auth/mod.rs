@@ -53,10 +53,19 @@ pub(crate) enum Unidentified {
 pub(crate) enum Access {
     /// There is no authentication.
     Everybody,
-    /// This one, who showed the token with this hash.
-    Known(Arc<Identity>, TokenHash),
+    /// This one.
+    Known(Known),
     /// Whoever it is, it was not asked.
     Nobody,
+}
+
+/// A caller that showed a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    identity: Arc<Identity>,
+    hash: TokenHash,
+    /// Among which it was found.
+    tokens: Arc<Tokens>,
 }
 
 impl Authenticator {
@@ -89,22 +98,35 @@ impl Authenticator {
             return Ok(Access::Everybody);
         };
         let hash = TokenHash::of(bearer(headers)?);
-        let tokens = Arc::clone(&file.tokens.read());
-        tokens
-            .find(&hash)
-            .map(|identity| Access::Known(Arc::clone(identity), hash))
-            .ok_or(Unidentified::WrongToken)
+        file.find(hash).map(Access::Known).ok_or(Unidentified::WrongToken)
     }
 
-    /// What a caller that was identified earlier may do by now; nothing when its token is no longer there.
-    pub(crate) fn still(&self, access: &Access) -> Option<Access> {
-        match (self, access) {
-            (Self::Tokens(file), Access::Known(_, hash)) => {
-                let identity = file.tokens.read().find(hash).cloned()?;
-                Some(Access::Known(identity, hash.clone()))
-            }
-            _ => Some(access.clone()),
+    /// Finds out what a caller that was identified earlier may do by now: whether it still is anybody.
+    pub(crate) fn identify_again(&self, access: &mut Access) -> bool {
+        let (Self::Tokens(file), Access::Known(known)) = (self, &mut *access) else {
+            return true;
+        };
+        if Arc::ptr_eq(&known.tokens, &file.tokens.read()) {
+            return true;
         }
+        let found = file.find(known.hash.clone());
+        let is_still_known = found.is_some();
+        if let Some(found) = found {
+            *known = found;
+        }
+        is_still_known
+    }
+}
+
+impl TokenFile {
+    fn find(&self, hash: TokenHash) -> Option<Known> {
+        let tokens = Arc::clone(&self.tokens.read());
+        let identity = Arc::clone(tokens.find(&hash)?);
+        Some(Known {
+            identity,
+            hash,
+            tokens,
+        })
     }
 }
 
@@ -132,62 +154,49 @@ impl Access {
     /// As whom locks are taken.
     pub(crate) fn principal(&self) -> Option<Principal> {
         match self {
-            Self::Known(identity, _) => Some(identity.principal.clone()),
+            Self::Known(known) => Some(known.identity.principal.clone()),
             Self::Everybody | Self::Nobody => None,
+        }
+    }
+
+    /// Whether the caller may do what is up to a known caller's rights.
+    fn may(&self, has_right: impl FnOnce(&Identity) -> bool) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Known(known) => has_right(&known.identity),
+            Self::Nobody => false,
         }
     }
 
     /// Whether the caller may acquire, renew and release this lock.
     pub(crate) fn may_acquire(&self, resource: &Resource) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Known(identity, _) => identity.rights.acquire && identity.covers(resource),
-            Self::Nobody => false,
-        }
+        self.may(|identity| identity.rights.acquire && identity.covers(resource))
     }
 
     /// Whether the caller may see this lock.
     pub(crate) fn may_read(&self, resource: &Resource) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Known(identity, _) => identity.may_read() && identity.covers(resource),
-            Self::Nobody => false,
-        }
+        self.may(|identity| identity.may_read() && identity.covers(resource))
     }
 
     /// Whether the caller may take this lock away from its holder. Without authentication nobody may.
     pub(crate) fn may_force(&self, resource: &Resource) -> bool {
-        match self {
-            Self::Known(identity, _) => identity.rights.admin && identity.covers(resource),
-            Self::Everybody | Self::Nobody => false,
-        }
+        !matches!(self, Self::Everybody)
+            && self.may(|identity| identity.rights.admin && identity.covers(resource))
     }
 
     /// Whether the caller may acquire anything at all.
     pub(crate) fn may_acquire_some(&self) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Known(identity, _) => identity.rights.acquire,
-            Self::Nobody => false,
-        }
+        self.may(|identity| identity.rights.acquire)
     }
 
     /// Whether the caller may see anything at all.
     pub(crate) fn may_read_some(&self) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Known(identity, _) => identity.may_read(),
-            Self::Nobody => false,
-        }
+        self.may(Identity::may_read)
     }
 
     /// Whether the caller may see everything.
     pub(crate) fn may_read_all(&self) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Known(identity, _) => identity.may_read() && identity.patterns.iter().any(Pattern::is_any),
-            Self::Nobody => false,
-        }
+        self.may(|identity| identity.may_read() && identity.patterns.iter().any(Pattern::is_any))
     }
 
     /// The names below `prefix` that the caller may see, as patterns that do not overlap, in the order of their
@@ -195,8 +204,10 @@ impl Access {
     pub(crate) fn readable(&self, prefix: &str) -> Vec<Pattern> {
         match self {
             Self::Everybody => vec![Pattern::below(prefix)],
-            Self::Known(identity, _) if identity.may_read() => pattern::narrowed(&identity.patterns, prefix),
-            Self::Known(..) | Self::Nobody => Vec::new(),
+            Self::Known(known) if known.identity.may_read() => {
+                pattern::narrowed(&known.identity.patterns, prefix)
+            }
+            Self::Known(_) | Self::Nobody => Vec::new(),
         }
     }
 }

@@ -2,16 +2,13 @@
 //! nothing from elsewhere, and its policy lets no other script or style in.
 
 use super::call::Call;
+use super::pages::{CSS, HTML};
 use super::problem::{Code, Problem};
 use super::reply::{PagePolicy, Reply};
 
 /// Its files: their names, types and texts.
 pub(super) const ASSETS: [(&str, &str, &str); 5] = [
-    (
-        "style.css",
-        "text/css; charset=utf-8",
-        include_str!("../../assets/style.css"),
-    ),
+    ("style.css", CSS, include_str!("../../assets/style.css")),
     ("main.js", SCRIPT, include_str!("../../assets/main.js")),
     ("charts.js", SCRIPT, include_str!("../../assets/charts.js")),
     ("locks.js", SCRIPT, include_str!("../../assets/locks.js")),
@@ -23,10 +20,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// `GET /`.
 pub(super) fn get_dashboard(call: &Call<'_>) -> Result<Reply, Problem> {
     call.query(&[])?.finish(Some(()))?;
-    let mut page = Reply::page(
-        "text/html; charset=utf-8",
-        include_str!("../../assets/index.html"),
-    );
+    let mut page = Reply::page(HTML, include_str!("../../assets/index.html"));
     page.policy = PagePolicy::Dashboard;
     Ok(page)
 }

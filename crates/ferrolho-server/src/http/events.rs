@@ -79,7 +79,9 @@ async fn next_frame(mut reader: Reader) -> Option<(Frame<Bytes>, Reader)> {
     let text = loop {
         let told = timeout_at(reader.heartbeat_at, reader.events.next()).await;
         // A stream may be older than the tokens: whoever lost its right meanwhile hears no more.
-        reader.access = reader.auth.still(&reader.access)?;
+        if !reader.auth.identify_again(&mut reader.access) {
+            return None;
+        }
         let Ok(told) = told else {
             // An id without data moves the reader's place on without an event.
             break reader

@@ -7,7 +7,11 @@ use super::problem::{Code, Problem};
 use super::reply::Reply;
 
 const STYLE: &str = include_str!("pages.css");
-const HTML: &str = "text/html; charset=utf-8";
+/// The type of a style.
+pub(super) const CSS: &str = "text/css; charset=utf-8";
+
+/// The type of a page.
+pub(super) const HTML: &str = "text/html; charset=utf-8";
 
 /// `GET /problems`: the list of them.
 pub(super) fn get_problems(call: &Call<'_>) -> Result<Reply, Problem> {
@@ -27,7 +31,7 @@ pub(super) fn get_problems(call: &Call<'_>) -> Result<Reply, Problem> {
 pub(super) fn get_problem(call: &Call<'_>, code: &str) -> Result<Reply, Problem> {
     call.query(&[])?.finish(Some(()))?;
     if code == "style.css" {
-        return Ok(Reply::page("text/css; charset=utf-8", STYLE));
+        return Ok(Reply::page(CSS, STYLE));
     }
     let Some(known) = Code::ALL.into_iter().find(|known| known.as_str() == code) else {
         return Err(Problem::new(
