@@ -11,6 +11,15 @@
     reason = "test support: a fault here is a failed test, and the sentence says why"
 )]
 
+/// The seed's table, as it stands there.
+pub const SEED_TABLE: &str = "CREATE TABLE distributed_locks (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    resource    TEXT    NOT NULL UNIQUE,
+    owner       TEXT    NOT NULL,
+    expires_at  TEXT    NOT NULL,
+    acquired_at TEXT    NOT NULL
+)";
+
 mod certificates;
 mod engine;
 mod etcd;

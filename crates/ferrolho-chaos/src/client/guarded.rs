@@ -2,34 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use ferrolho_client::{Client, ClientBuilder, Error, Guard, Hold, Lease, Loss, SetGuard};
+use ferrolho_client::{Client, Error, Guard, Hold, Lease, Loss, SetGuard};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use tokio::time::sleep;
 
-use super::some_hot_locks;
+use super::{connect, some_hot_locks};
 use crate::run::Run;
 use crate::witness::{Certainty, Told};
 
 pub(super) async fn live(run: &Run, number: usize, mut dice: StdRng) {
     let name = format!("guarded-{number}");
-    let mut addresses: Vec<String> = run
-        .routes
-        .iter()
-        .map(|route| format!("http://{}", route.address))
-        .collect();
-    addresses.shuffle(&mut dice);
-    let client = match Client::builder()
-        .url(&addresses.join(","))
-        .and_then(ClientBuilder::build)
-    {
-        Ok(client) => client,
-        Err(error) => {
-            return run
-                .court
-                .accuse(&format!("CLIENT {name} cannot be made: {error}"));
-        }
+    let mut routes = run.routes.clone();
+    routes.shuffle(&mut dice);
+    let Some(client) = connect(run, &name, &routes) else {
+        return;
     };
     let user = User { run, name, client };
     while !run.is_over() {

@@ -7,6 +7,7 @@ mod watcher;
 
 use std::sync::Arc;
 
+use ferrolho_client::{Client, ClientBuilder};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::task::JoinHandle;
@@ -56,6 +57,19 @@ fn some_hot_locks(dice: &mut StdRng) -> Vec<String> {
         }
     }
     names
+}
+
+/// A client of the library, which knows the servers by these routes. That none can be made is a violation.
+fn connect<'r>(run: &Run, who: &str, routes: impl IntoIterator<Item = &'r Route>) -> Option<Client> {
+    let addresses: Vec<String> = routes
+        .into_iter()
+        .map(|route| format!("http://{}", route.address))
+        .collect();
+    let made = Client::builder()
+        .url(&addresses.join(","))
+        .and_then(ClientBuilder::build);
+    made.inspect_err(|error| run.court.accuse(&format!("CLIENT {who} cannot be made: {error}")))
+        .ok()
 }
 
 fn any_route(run: &Run, dice: &mut StdRng) -> Route {

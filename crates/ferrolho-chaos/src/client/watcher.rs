@@ -7,9 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use ferrolho_client::{Client, ClientBuilder, Error, Event, EventKind, Events, Notice};
+use ferrolho_client::{Client, Error, Event, EventKind, Events, Notice};
 use tokio::time::{sleep, timeout};
 
+use super::connect;
 use crate::run::Run;
 
 /// How long after the last fault the stream may take to bring what has happened.
@@ -19,21 +20,8 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 const MARKER: &str = "marker";
 
 pub(super) async fn live(run: &Run) {
-    let addresses: Vec<String> = run
-        .routes
-        .iter()
-        .map(|route| format!("http://{}", route.address))
-        .collect();
-    let client = match Client::builder()
-        .url(&addresses.join(","))
-        .and_then(ClientBuilder::build)
-    {
-        Ok(client) => client,
-        Err(error) => {
-            return run
-                .court
-                .accuse(&format!("CLIENT the watcher cannot be made: {error}"));
-        }
+    let Some(client) = connect(run, "the watcher", &run.routes) else {
+        return;
     };
     let mut watcher = Watcher {
         run,

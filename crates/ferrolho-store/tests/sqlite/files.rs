@@ -5,19 +5,11 @@ use std::path::Path;
 
 use ferrolho_store::SqliteStore;
 use ferrolho_store::conformance::kit::{acquire, find, must, must_remove, release};
+use ferrolho_testkit::SEED_TABLE;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::open;
-
-/// The seed's table, word for word.
-const SEED: &str = "CREATE TABLE distributed_locks (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    resource    TEXT    NOT NULL UNIQUE,
-    owner       TEXT    NOT NULL,
-    expires_at  TEXT    NOT NULL,
-    acquired_at TEXT    NOT NULL
-);";
 
 fn refusal(path: &Path) -> String {
     let message = SqliteStore::open(path).map(drop).unwrap_err().to_string();
@@ -32,7 +24,7 @@ async fn a_file_of_the_seed_keeps_its_live_locks_and_its_counter() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("seed.db");
     let seed = Connection::open(&path).unwrap();
-    seed.execute_batch(SEED).unwrap();
+    seed.execute_batch(SEED_TABLE).unwrap();
     seed.execute_batch(
         "INSERT INTO distributed_locks (resource, owner, expires_at, acquired_at) VALUES
             ('released', 'x', '2001-01-01 00:00:00', '2001-01-01 00:00:00'),
@@ -95,7 +87,7 @@ async fn rows_that_are_no_locks_are_passed_over_and_counted() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("odd.db");
     let file = Connection::open(&path).unwrap();
-    file.execute_batch(SEED).unwrap();
+    file.execute_batch(SEED_TABLE).unwrap();
     file.execute_batch(
         "INSERT INTO distributed_locks (resource, owner, expires_at, acquired_at) VALUES
             ('no owner', ' ', '2099-01-01 00:00:00', '2001-01-01 00:00:00'),
@@ -165,8 +157,8 @@ fn what_cannot_be_opened_is_said_in_one_line() {
         )
         .contains("no column resource")
     );
-    assert!(made("unique.db", &SEED.replace(" UNIQUE", "")).contains("UNIQUE"));
-    assert!(made("counter.db", &SEED.replace("AUTOINCREMENT", "")).contains("AUTOINCREMENT"));
+    assert!(made("unique.db", &SEED_TABLE.replace(" UNIQUE", "")).contains("UNIQUE"));
+    assert!(made("counter.db", &SEED_TABLE.replace("AUTOINCREMENT", "")).contains("AUTOINCREMENT"));
     assert!(
         made(
             "view.db",

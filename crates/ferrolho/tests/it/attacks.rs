@@ -25,20 +25,8 @@ on_every_engine!(
 #[test]
 fn all_twelve_with_authentication() {
     let made = crate::auth::Made::new(&["--name", "app", "--allow", "*", "--read"]);
-    for attack in [
-        atk_01_acquiring_a_lock_that_another_holds,
-        atk_02_releasing_the_lock_of_another,
-        atk_03_stealing_a_lock_after_its_end,
-        atk_04_renewing_the_lock_of_another,
-        atk_05_a_ttl_of_zero_or_less,
-        atk_06_sql_in_the_name,
-        atk_07_an_empty_owner,
-        atk_08_a_ttl_that_is_no_integer,
-        atk_09_acquiring_again_as_the_same_owner,
-        atk_10_two_owners_at_the_same_moment,
-        atk_11_looking_at_a_lock_that_is_not_there_or_over,
-        atk_12_an_extremely_long_name,
-    ] {
+    assert_eq!(CASES.len(), 12);
+    for (_, attack) in CASES {
         attack(&Server::asking(&made.line, &made.token));
     }
 }

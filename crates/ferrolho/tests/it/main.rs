@@ -45,5 +45,6 @@ mod supervisor;
 mod support;
 mod time;
 mod tls;
+mod token_file;
 mod tokens;
 mod waiting;

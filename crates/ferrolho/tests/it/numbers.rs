@@ -234,7 +234,7 @@ fn no_token_reaches_two_to_the_53rd() {
     let last = (1u64 << 53) - 1;
     let server = Server::on_file(|path| {
         let database = rusqlite::Connection::open(path).unwrap();
-        database.execute_batch(crate::seed::BARE_SCHEMA).unwrap();
+        database.execute_batch(ferrolho_testkit::SEED_TABLE).unwrap();
         database
             .execute_batch(
                 "INSERT INTO distributed_locks VALUES (1, 'old', 'a', '2099-01-01 00:00:00', '2001-01-01 00:00:00');

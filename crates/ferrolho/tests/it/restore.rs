@@ -25,14 +25,20 @@ fn draw(server: &Server, times: usize) -> u64 {
     last
 }
 
-#[test]
-fn an_older_file_put_back_is_noticed_at_start_and_told() {
+/// A server that has given out five tokens, and its file as it was then.
+fn backed_up() -> (Server, Vec<u8>) {
     let mut server = Server::start();
     draw(&server, 5);
     server.stop();
-    let file = server.file();
-    let back_up = fs::read(&file).unwrap();
+    let back_up = fs::read(server.file()).unwrap();
     server.start_again();
+    (server, back_up)
+}
+
+#[test]
+fn an_older_file_put_back_is_noticed_at_start_and_told() {
+    let (mut server, back_up) = backed_up();
+    let file = server.file();
     let seen = draw(&server, 4);
     server.stop();
     assert!(!server.log().contains("older than what has run here"));
@@ -47,12 +53,8 @@ fn an_older_file_put_back_is_noticed_at_start_and_told() {
 
 #[test]
 fn a_whole_directory_put_back_is_lifted_by_one_command() {
-    let mut server = Server::start();
-    draw(&server, 5);
-    server.stop();
+    let (mut server, back_up) = backed_up();
     let file = server.file();
-    let back_up = fs::read(&file).unwrap();
-    server.start_again();
     let seen = draw(&server, 400);
     let (code, said) = lift(&file, &[]);
     assert_eq!(code, 69, "not while a server has it: {said}");

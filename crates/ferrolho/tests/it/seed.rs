@@ -1,5 +1,6 @@
 //! The seed's sixteen reference scenarios.
 
+use ferrolho_testkit::SEED_TABLE;
 use serde_json::json;
 
 use crate::support::{Server, on_every_engine};
@@ -139,15 +140,6 @@ const LONG_AGO: [&str; 3] = [
     "2001-01-01T00:00:00.000000Z",
 ];
 
-/// The seed's table, as it stands there.
-pub(crate) const BARE_SCHEMA: &str = "CREATE TABLE distributed_locks (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    resource    TEXT    NOT NULL UNIQUE,
-    owner       TEXT    NOT NULL,
-    expires_at  TEXT    NOT NULL,
-    acquired_at TEXT    NOT NULL
-)";
-
 fn insert(server: &Server, resource: &str, expires_at: &str) -> u64 {
     let database = server.database();
     let insert = "INSERT INTO distributed_locks (resource, owner, expires_at, acquired_at) VALUES (?1, 'dead', ?2, ?2)";
@@ -187,7 +179,7 @@ fn rows_of_the_bare_schema_from_before_the_start_count() {
             (7, 'live', 'a', '2099-01-01 00:00:00', '2001-01-01 00:00:00'),
             (9, 'over', 'a', '2001-01-01 00:00:00', '2001-01-01 00:00:00')";
         let database = rusqlite::Connection::open(path).unwrap();
-        database.execute_batch(BARE_SCHEMA).unwrap();
+        database.execute_batch(SEED_TABLE).unwrap();
         database.execute_batch(rows).unwrap();
     });
     let live = server.find("live").lock();

@@ -1,19 +1,12 @@
 //! A file as the seed makes it.
 
+use ferrolho_testkit::SEED_TABLE;
+
 use crate::disk::read_in;
 use crate::judge::{Case, Fact};
 use crate::load::{Act, Asked, Grant};
 use crate::record::{Record, can_trace};
 use crate::trace::CallerId;
-
-const TABLE: &str = "
-CREATE TABLE distributed_locks (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    resource    TEXT    NOT NULL UNIQUE,
-    owner       TEXT    NOT NULL,
-    expires_at  TEXT    NOT NULL,
-    acquired_at TEXT    NOT NULL
-)";
 
 const LOCKS: u64 = 300;
 
@@ -25,7 +18,7 @@ pub(crate) fn record_a_first_start() -> Option<Record> {
     let directory = tempfile::tempdir().unwrap();
     let mut database = rusqlite::Connection::open(directory.path().join("ferrolho.db")).unwrap();
     let transaction = database.transaction().unwrap();
-    transaction.execute_batch(TABLE).unwrap();
+    transaction.execute_batch(SEED_TABLE).unwrap();
     for number in 1..=LOCKS {
         let insert = "INSERT INTO distributed_locks (resource, owner, expires_at, acquired_at)
                       VALUES (?1, 'seed', '2100-01-01 00:00:00', '2026-01-01 00:00:00')";

@@ -183,13 +183,7 @@ impl Reader {
             "openat" => return None,
             "pwrite64" => {
                 let bytes = text(arguments).unwrap();
-                let offset = arguments
-                    .rsplit(", ")
-                    .next()
-                    .unwrap()
-                    .trim_end_matches(')')
-                    .parse()
-                    .unwrap();
+                let offset = last_number(arguments);
                 assert!(
                     result == 0 || result == bytes.len() as u64,
                     "a short write: {result}"
@@ -201,13 +195,7 @@ impl Reader {
                 }
             }
             "ftruncate" => {
-                let length = arguments
-                    .rsplit(", ")
-                    .next()
-                    .unwrap()
-                    .trim_end_matches(')')
-                    .parse()
-                    .unwrap();
+                let length = last_number(arguments);
                 Event::Truncated { name: file, length }
             }
             "fdatasync" | "fsync" if file.is_empty() => Event::NamesSynced,
@@ -247,6 +235,12 @@ impl Reader {
 
 fn parts(call: &str) -> (&str, &str) {
     call.split_once('(').unwrap_or((call, ""))
+}
+
+/// The last argument, a number.
+fn last_number(arguments: &str) -> u64 {
+    let last = arguments.rsplit(", ").next().unwrap();
+    last.trim_end_matches(')').parse().unwrap()
 }
 
 /// The first quoted text.

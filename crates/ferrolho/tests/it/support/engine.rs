@@ -4,6 +4,8 @@
 /// one test of all of them, side by side, on each engine that has to be started first.
 macro_rules! on_every_engine {
     ($($case:ident),+ $(,)?) => {
+        const CASES: &[$crate::support::Case<$crate::support::Server>] = &[$((stringify!($case), $case)),+];
+
         mod memory {
             use crate::support::Server;
             $(#[test] fn $case() { super::$case(&Server::memory()); })+
@@ -16,14 +18,12 @@ macro_rules! on_every_engine {
 
         #[test]
         fn postgres() {
-            const CASES: &[$crate::support::Case<$crate::support::Server>] = &[$((stringify!($case), $case)),+];
             $crate::support::on_postgres(CASES);
         }
 
         #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {
-            const CASES: &[$crate::support::Case<$crate::support::Server>] = &[$((stringify!($case), $case)),+];
             $crate::support::on_etcd(CASES);
         }
     };

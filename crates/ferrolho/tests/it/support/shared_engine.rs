@@ -12,16 +12,16 @@ use super::Server;
 /// servers can share.
 macro_rules! on_every_shared_engine {
     ($($case:ident),+ $(,)?) => {
+        const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
+
         #[test]
         fn postgres() {
-            const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
             $crate::support::on_postgres(CASES);
         }
 
         #[cfg(feature = "etcd")]
         #[test]
         fn etcd() {
-            const CASES: &[$crate::support::Case<$crate::support::Pair>] = &[$((stringify!($case), $case)),+];
             $crate::support::on_etcd(CASES);
         }
     };
