@@ -1,0 +1,81 @@
+//! What a history is judged by.
+
+use std::time::Duration;
+
+use ferrolho_core::Timestamp;
+
+use crate::explain::{Refutation, refute};
+use crate::group::groups;
+use crate::search::{Found, search};
+use crate::state::Ends;
+use crate::{Call, Moment};
+
+/// How a history is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge {
+    /// What the store's clock showed at the history's start, where the record was made on that very clock: then the
+    /// times in the answers are moments of the history. Nothing where the clocks are different ones, which run alike.
+    pub store_clock_at_start: Option<Timestamp>,
+    /// How much earlier than its lifetime allows a lock may be over. For clocks that are not read at the same moment.
+    pub early: Duration,
+    /// For how long after its end a lock may still be seen.
+    pub late: Duration,
+    /// How many points of orders are looked at for one group of resources before it counts as undecided.
+    pub effort_points: usize,
+}
+
+/// What a history turns out to be.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Some order of the calls explains all the answers.
+    Explained {
+        /// How many points of orders were looked at.
+        points: usize,
+    },
+    /// The effort that was allowed did not suffice to tell.
+    Undecided {
+        /// How many groups of resources are undecided.
+        groups: usize,
+    },
+    /// No order explains the answers.
+    Refuted(Box<Refutation>),
+}
+
+impl Judge {
+    /// Whether some order of these calls explains all the answers, for each group of resources by itself.
+    pub fn check(&self, calls: &[Call]) -> Verdict {
+        let (mut points, mut undecided) = (0, 0);
+        for group in groups(calls) {
+            match search(&group, self) {
+                Found::Order { points: looked_at } => points += looked_at,
+                Found::TooMuch => undecided += 1,
+                Found::None(_) => return Verdict::Refuted(Box::new(refute(&group, self))),
+            }
+        }
+        match undecided {
+            0 => Verdict::Explained { points },
+            groups => Verdict::Undecided { groups },
+        }
+    }
+
+    /// The moment of the history at which the store's clock shows this, where that can be said.
+    pub(crate) fn exact(&self, at: Timestamp) -> Option<Moment> {
+        let start = self.store_clock_at_start?;
+        Some(at.since(start))
+    }
+
+    /// The moment of an act that the store's clock puts here: exactly, or anywhere within these bounds. Nothing when it
+    /// lies outside of them.
+    pub(crate) fn moment(&self, at: Timestamp, earliest: Moment, latest: Moment) -> Option<Ends> {
+        let Some(exact) = self.exact(at) else {
+            return Some(Ends {
+                earliest,
+                latest: (latest < Moment::MAX).then_some(latest),
+            });
+        };
+        (earliest <= exact && exact <= latest).then_some(Ends {
+            earliest: exact,
+            latest: Some(exact),
+        })
+    }
+}
