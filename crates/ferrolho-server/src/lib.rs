@@ -3,6 +3,7 @@
 pub mod auth;
 mod http;
 mod pipeline;
+mod room;
 mod server;
 pub mod service;
 mod tls;

@@ -14,6 +14,7 @@ use axum_server::service::SendService;
 use axum_server::tls_rustls::RustlsAcceptor;
 use axum_server::{Handle, Server};
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,19 +23,23 @@ use tower::{Service, service_fn};
 
 use crate::http::{Body, Connected, Http};
 use crate::pipeline::{Piped, Pipeline};
+use crate::room::{Room, Seat};
 use crate::tls::Tls;
 
-/// Limits in time on connections.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// How long a request's head may take to arrive; also the longest that a kept connection may be idle.
     pub head_timeout: Duration,
+    /// How many connections are served at a time.
+    pub connections: usize,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             head_timeout: Duration::from_secs(30),
+            connections: 20_000,
         }
     }
 }
@@ -97,8 +102,9 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout);
     builder.http2().timer(TokioTimer::new());
+    let room = Room::new(limits.connections);
     let make_service =
-        service_fn(move |peer: SocketAddr| ready(Ok::<_, Infallible>(Caller::new(&http, peer))));
+        service_fn(move |peer: SocketAddr| ready(Ok::<_, Infallible>(Caller::new(&http, peer, room.take()))));
     server.serve(make_service).await
 }
 
@@ -126,9 +132,11 @@ where
 
     fn accept(&self, stream: TcpStream, caller: Caller) -> Self::Future {
         let pipeline = caller.pipeline.clone();
-        let accepting = self.0.accept(stream, caller);
+        let has_seat = !matches!(*caller.seat, Seat::None);
+        let accepting = has_seat.then(|| self.0.accept(stream, caller));
         Box::pin(async move {
-            let (stream, service) = accepting.await?;
+            let no_seat = || io::Error::other("there is no seat for the connection");
+            let (stream, service) = accepting.ok_or_else(no_seat)?.await?;
             Ok((Piped::new(stream, pipeline), service))
         })
     }
@@ -141,15 +149,17 @@ struct Caller {
     http: Http,
     peer: SocketAddr,
     pipeline: Pipeline,
+    seat: Arc<Seat>,
     _connected: Arc<Connected>,
 }
 
 impl Caller {
-    fn new(http: &Http, peer: SocketAddr) -> Self {
+    fn new(http: &Http, peer: SocketAddr, seat: Seat) -> Self {
         Self {
             http: http.clone(),
             peer,
             pipeline: Pipeline::default(),
+            seat: Arc::new(seat),
             _connected: Arc::new(http.connected()),
         }
     }
@@ -167,6 +177,16 @@ impl Service<Request<Incoming>> for Caller {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         self.pipeline.take();
         let caller = self.clone();
-        Box::pin(async move { Ok(caller.http.answer(caller.peer, &caller.pipeline, request).await) })
+        Box::pin(async move {
+            let answer = caller
+                .http
+                .answer(caller.peer, &caller.pipeline, &caller.seat, request);
+            let mut response = answer.await;
+            if matches!(*caller.seat, Seat::Spare(_)) {
+                let headers = response.headers_mut();
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        })
     }
 }

@@ -72,6 +72,12 @@ pub(crate) struct ServeArgs {
     /// How many of the last events are kept for readers that come back [default: 10000]
     #[arg(long, value_name = "EVENTS", env = "FERROLHO_EVENT_BUFFER")]
     event_buffer: Option<String>,
+    /// How many may read events at a time [default: 1000]
+    #[arg(long, value_name = "READERS", env = "FERROLHO_MAX_EVENT_READERS")]
+    max_event_readers: Option<String>,
+    /// The most connections that are served at a time, to each address that is listened on [default: 20000]
+    #[arg(long, value_name = "CONNECTIONS", env = "FERROLHO_MAX_CONNECTIONS")]
+    max_connections: Option<String>,
     /// How long the head of a request may take to arrive, and a connection be idle, in seconds [default: 30]
     #[arg(long, value_name = "SECONDS", env = "FERROLHO_HEAD_TIMEOUT_SECONDS")]
     head_timeout_seconds: Option<String>,
@@ -181,9 +187,11 @@ impl Config {
                 waiters: settings.count("max_waiters", "10000")?,
                 waiters_per_resource: settings.count("max_waiters_per_resource", "1000")?,
                 events: settings.count("event_buffer", "10000")?,
+                event_readers: settings.count("max_event_readers", "1000")?,
             },
             connections: ConnectionLimits {
                 head_timeout: settings.seconds("head_timeout_seconds", "30")?,
+                connections: settings.count("max_connections", "20000")?,
             },
             body_timeout: settings.seconds("body_timeout_seconds", "10")?,
             worker_threads: settings.count("worker_threads", &default_workers().to_string())?,
@@ -216,6 +224,8 @@ impl Settings {
             ("max_waiters", &args.max_waiters),
             ("max_waiters_per_resource", &args.max_waiters_per_resource),
             ("event_buffer", &args.event_buffer),
+            ("max_event_readers", &args.max_event_readers),
+            ("max_connections", &args.max_connections),
             ("head_timeout_seconds", &args.head_timeout_seconds),
             ("body_timeout_seconds", &args.body_timeout_seconds),
             ("worker_threads", &args.worker_threads),

@@ -55,7 +55,7 @@ pub(super) fn get_events(call: &Call<'_>) -> Result<Reply, Problem> {
     let reader = Reader {
         auth: Arc::clone(&call.inner.options.auth),
         access: call.access.clone(),
-        events: call.inner.service.events(last_id.filter(|id| !id.is_empty())),
+        events: call.inner.service.events(last_id.filter(|id| !id.is_empty()))?,
         prefix,
         passed: None,
         heartbeat_at: Instant::now() + HEARTBEAT,

@@ -39,6 +39,7 @@ use tracing::{debug, error, warn};
 
 use crate::auth::{Access, Authenticator};
 use crate::pipeline::Pipeline;
+use crate::room::Seat;
 use crate::service::Service;
 use call::Call;
 pub use guard::Guard;
@@ -133,6 +134,7 @@ impl Http {
         &self,
         peer: SocketAddr,
         pipeline: &Pipeline,
+        seat: &Seat,
         request: Request<Incoming>,
     ) -> Response<Body> {
         let arrived = Instant::now();
@@ -155,7 +157,8 @@ impl Http {
             access: Access::Nobody,
         };
         let is_open = route.endpoint().is_open() || self.part == Part::Metrics { is_open: true };
-        let outcome = AssertUnwindSafe(dispatch(route, is_open, call))
+        let is_spare = matches!(seat, Seat::Spare(_));
+        let outcome = AssertUnwindSafe(dispatch(route, is_open, is_spare, call))
             .catch_unwind()
             .await;
         let reply = match outcome {
@@ -188,7 +191,17 @@ impl Drop for Connected {
     }
 }
 
-async fn dispatch(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<Reply, Problem> {
+/// Sends a request to its handler, unless something stands against it. On a spare connection only what is open to
+/// everybody is answered: so probes see that a crowded server lives.
+async fn dispatch(
+    route: Route<'_>,
+    is_open: bool,
+    is_spare: bool,
+    mut call: Call<'_>,
+) -> Result<Reply, Problem> {
+    if is_spare && !is_open {
+        return Err(Problem::too_many_connections());
+    }
     let target = call
         .head
         .uri

@@ -256,6 +256,16 @@ impl Problem {
         }
     }
 
+    /// The connection is one too many.
+    pub(super) fn too_many_connections() -> Self {
+        Self::new(
+            Code::LimitReached,
+            "All connections that max-connections allows are in use. This one is closed; try again later.",
+        )
+        .with_limit("max-connections")
+        .with_retry_after(RETRY_SECONDS)
+    }
+
     /// Names the limit that refused the request.
     pub(super) fn with_limit(mut self, name: &'static str) -> Self {
         self.limit = Some(name);
@@ -324,6 +334,12 @@ impl From<Refusal> for Problem {
             Refusal::TooManyWaiters(limit) => Self::new(
                 Code::TooManyWaiters,
                 format!("{} requests wait already, the most that {} allows.", limit.value, limit.limit),
+            )
+            .with_limit(limit.limit)
+            .with_retry_after(RETRY_SECONDS),
+            Refusal::LimitReached(limit) => Self::new(
+                Code::LimitReached,
+                format!("{} allows {}, and no more.", limit.limit, limit.value),
             )
             .with_limit(limit.limit)
             .with_retry_after(RETRY_SECONDS),

@@ -12,6 +12,8 @@ use ferrolho_core::{Event, Position};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::Reached;
+
 /// The ring of the last events.
 #[derive(Debug)]
 pub(super) struct Bus {
@@ -19,6 +21,8 @@ pub(super) struct Bus {
     /// The number of the next event; changes wake the readers.
     news: watch::Sender<News>,
     capacity: usize,
+    /// The most readers at a time.
+    max_readers: usize,
     /// How many readers were dropped since they were too slow.
     dropped: AtomicU64,
 }
@@ -54,11 +58,12 @@ impl Ring {
 }
 
 impl Bus {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, max_readers: usize) -> Self {
         Self {
             ring: Mutex::default(),
             news: watch::Sender::default(),
             capacity: capacity.max(1),
+            max_readers,
             dropped: AtomicU64::new(0),
         }
     }
@@ -101,19 +106,26 @@ impl Bus {
     }
 
     /// A reader of what comes after the event with this id, or from now on.
-    pub(super) fn subscribe(self: &Arc<Self>, after: Option<&str>) -> Subscription {
+    pub(super) fn subscribe(self: &Arc<Self>, after: Option<&str>) -> Result<Subscription, Reached> {
+        // Counted under the lock, so that no two take the last place.
+        let ring = self.ring.lock();
+        if self.readers() >= self.max_readers {
+            return Err(Reached {
+                limit: "max-event-readers",
+                value: self.max_readers,
+            });
+        }
         let news = self.news.subscribe();
         let gaps = news.borrow().gaps;
-        let ring = self.ring.lock();
         let resumed = after.map(|id| id.parse().ok().and_then(|position| ring.after(position)));
-        Subscription {
+        Ok(Subscription {
             bus: Arc::clone(self),
             news,
             gaps,
             next: resumed.flatten().unwrap_or(ring.next),
             owes_reset: resumed == Some(None),
             is_over: false,
-        }
+        })
     }
 }
 
@@ -223,12 +235,12 @@ mod tests {
 
     #[tokio::test]
     async fn resumes_exactly_after_a_known_id_and_resets_after_others() {
-        let bus = Arc::new(Bus::new(3));
+        let bus = Arc::new(Bus::new(3, 10));
         bus.publish(&[event(1), event(2), event(3), event(4)]);
-        let mut known = bus.subscribe(Some("1-2-0"));
+        let mut known = bus.subscribe(Some("1-2-0")).unwrap();
         assert_eq!(commits(&mut known, 2).await, [3, 4]);
         for unknown in ["1-1-0", "2-3-0", "nonsense", ""] {
-            let mut reader = bus.subscribe(Some(unknown));
+            let mut reader = bus.subscribe(Some(unknown)).unwrap();
             assert_eq!(reader.next().await, Told::Reset, "{unknown}");
             assert!(
                 tokio::time::timeout(std::time::Duration::ZERO, reader.next())
@@ -240,9 +252,10 @@ mod tests {
 
     #[tokio::test]
     async fn slow_readers_are_dropped_and_gaps_are_told() {
-        let bus = Arc::new(Bus::new(2));
-        let mut slow = bus.subscribe(None);
-        let mut fast = bus.subscribe(None);
+        let bus = Arc::new(Bus::new(2, 2));
+        let mut slow = bus.subscribe(None).unwrap();
+        let mut fast = bus.subscribe(None).unwrap();
+        assert!(bus.subscribe(None).is_err(), "no room for a third");
         bus.publish(&[event(1)]);
         assert_eq!(commits(&mut fast, 1).await, [1]);
         bus.publish(&[event(2), event(3)]);

@@ -24,19 +24,21 @@ pub(crate) enum End {
     TooSlow,
     ShuttingDown,
     TooManyWaiters,
+    LimitReached,
 }
 
 /// How many kinds of ends there are.
-const ENDS: usize = End::TooManyWaiters as usize + 1;
+const ENDS: usize = End::LimitReached as usize + 1;
 
 /// How an acquire can end.
-pub(crate) const ACQUIRE_ENDS: [End; 6] = [
+pub(crate) const ACQUIRE_ENDS: [End; 7] = [
     End::Granted,
     End::Held,
     End::Unavailable,
     End::TooSlow,
     End::ShuttingDown,
     End::TooManyWaiters,
+    End::LimitReached,
 ];
 
 /// How a renewal or a release can end.
@@ -61,6 +63,7 @@ impl End {
             Self::TooSlow => "too-slow",
             Self::ShuttingDown => "shutting-down",
             Self::TooManyWaiters => "too-many-waiters",
+            Self::LimitReached => "limit-reached",
         }
     }
 }
@@ -182,6 +185,7 @@ impl From<Refusal> for End {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::TooManyWaiters(_) => Self::TooManyWaiters,
+            Refusal::LimitReached(_) => Self::LimitReached,
             Refusal::Unavailable => Self::Unavailable,
             Refusal::TooSlow => Self::TooSlow,
             Refusal::ShuttingDown => Self::ShuttingDown,

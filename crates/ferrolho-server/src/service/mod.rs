@@ -32,7 +32,7 @@ use tracing::warn;
 pub use bus::{Subscription, Told};
 pub(crate) use metered::{FAILURES, StoreMeter};
 pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, End, Ends, Meters, WAIT_ENDS};
-pub use queue::{TooManyWaiters, Waiting};
+pub use queue::Waiting;
 
 /// How much later than its wait a request may still be carried out.
 pub const LATEST_START: Duration = Duration::from_secs(5);
@@ -46,6 +46,8 @@ pub struct Limits {
     pub waiters_per_resource: usize,
     /// How many of the last events are kept for those who come back.
     pub events: usize,
+    /// How many may read events at a time.
+    pub event_readers: usize,
 }
 
 impl Default for Limits {
@@ -54,6 +56,7 @@ impl Default for Limits {
             waiters: 10_000,
             waiters_per_resource: 1_000,
             events: 10_000,
+            event_readers: 1_000,
         }
     }
 }
@@ -131,7 +134,10 @@ pub enum Renewal {
 pub enum Refusal {
     /// A limit on waiters is reached.
     #[error("{} requests wait already, the most that {} allows", .0.value, .0.limit)]
-    TooManyWaiters(TooManyWaiters),
+    TooManyWaiters(Reached),
+    /// Another limit is reached.
+    #[error("{} allows no more than {}", .0.limit, .0.value)]
+    LimitReached(Reached),
     /// The store is away, or whether the request was carried out is unknown.
     #[error("the store did not answer, or the outcome is unknown")]
     Unavailable,
@@ -141,6 +147,15 @@ pub enum Refusal {
     /// The server is stopping.
     #[error("the server is stopping")]
     ShuttingDown,
+}
+
+/// A limit that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The limit's name, as the configuration has it.
+    pub limit: &'static str,
+    /// Its value, in what the limit is about: requests, readers, locks.
+    pub value: usize,
 }
 
 /// Why an attempt or a wait ended without a grant.
@@ -190,7 +205,7 @@ impl Service {
             store,
             timekeeper: Arc::default(),
             untold: Arc::default(),
-            bus: Arc::new(bus::Bus::new(limits.events)),
+            bus: Arc::new(bus::Bus::new(limits.events, limits.event_readers)),
             meters: Meters::default(),
             store_meter,
             shutting_down: watch::Sender::new(false),
@@ -227,8 +242,8 @@ impl Service {
     }
 
     /// The events after the one with this id, or from now on.
-    pub fn events(&self, after: Option<&str>) -> Subscription {
-        self.bus.subscribe(after)
+    pub fn events(&self, after: Option<&str>) -> Result<Subscription, Refusal> {
+        self.bus.subscribe(after).map_err(Refusal::LimitReached)
     }
 
     /// Whether the store can do its work.

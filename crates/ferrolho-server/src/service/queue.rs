@@ -15,7 +15,7 @@ use ferrolho_core::{Grant, Holder, Resource, Timestamp, Wait};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Limits, No, Verdict};
+use super::{Limits, No, Reached, Verdict};
 
 /// How long a place is kept after its last caller left.
 pub(super) const PLACE_KEPT: Duration = Duration::from_secs(5);
@@ -110,15 +110,6 @@ pub(super) struct Try {
     pub(super) resources: Arc<[Resource]>,
     pub(super) grant: Grant,
     pub(super) deadline: Instant,
-}
-
-/// A limit on waiters that is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyWaiters {
-    /// The limit's name, as the configuration has it.
-    pub limit: &'static str,
-    /// Its value, in waiting requests.
-    pub value: usize,
 }
 
 /// One who waits, for people to see.
@@ -234,7 +225,7 @@ impl Queues {
         key: &PlaceKey,
         request: Request,
         since: Timestamp,
-    ) -> Result<PlaceId, TooManyWaiters> {
+    ) -> Result<PlaceId, Reached> {
         self.check_limits(key)?;
         self.waiting += 1;
         let id = match self.by_key.get(key) {
@@ -255,9 +246,9 @@ impl Queues {
         Ok(id)
     }
 
-    fn check_limits(&self, key: &PlaceKey) -> Result<(), TooManyWaiters> {
+    fn check_limits(&self, key: &PlaceKey) -> Result<(), Reached> {
         if self.waiting >= self.limits.waiters {
-            return Err(TooManyWaiters {
+            return Err(Reached {
                 limit: "max-waiters",
                 value: self.limits.waiters,
             });
@@ -277,7 +268,7 @@ impl Queues {
             requests.unwrap_or(0usize) >= self.limits.waiters_per_resource
         };
         if key.resources.iter().any(is_full) {
-            return Err(TooManyWaiters {
+            return Err(Reached {
                 limit: "max-waiters-per-resource",
                 value: self.limits.waiters_per_resource,
             });

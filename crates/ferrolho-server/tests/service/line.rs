@@ -201,7 +201,7 @@ async fn limits_refuse_by_name() {
     let limits = Limits {
         waiters: 3,
         waiters_per_resource: 2,
-        events: 10,
+        ..Limits::default()
     };
     let service = Service::start(memory(), limits);
     take(&service, "a", "r s t", 60).await.unwrap();

@@ -66,6 +66,8 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--max-waiters=-1"], "max_waiters"),
         (&["--max-waiters-per-resource", "0"], "max_waiters_per_resource"),
         (&["--event-buffer", "0"], "event_buffer"),
+        (&["--max-event-readers", "0"], "max_event_readers"),
+        (&["--max-connections", "0"], "max_connections"),
         (&["--head-timeout-seconds", "0"], "head_timeout_seconds"),
         (&["--body-timeout-seconds", "x"], "body_timeout_seconds"),
         (&["--worker-threads", "0"], "worker_threads"),
@@ -185,7 +187,7 @@ fn flags_win_then_the_environment_then_the_file() {
 }
 
 /// Every setting, with a value that it does not take.
-const SETTINGS: [(&str, &str); 13] = [
+const SETTINGS: [(&str, &str); 15] = [
     ("listen", "nowhere"),
     ("store", "nowhere"),
     ("etcd_compact", "perhaps"),
@@ -194,6 +196,8 @@ const SETTINGS: [(&str, &str); 13] = [
     ("max_waiters", "many"),
     ("max_waiters_per_resource", "many"),
     ("event_buffer", "large"),
+    ("max_event_readers", "many"),
+    ("max_connections", "many"),
     ("head_timeout_seconds", "long"),
     ("body_timeout_seconds", "long"),
     ("worker_threads", "many"),

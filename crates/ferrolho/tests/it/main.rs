@@ -21,6 +21,7 @@ mod guard;
 mod hang_ups;
 mod idempotency;
 mod kill;
+mod limits;
 mod many;
 mod metrics;
 mod names;
