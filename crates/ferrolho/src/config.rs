@@ -69,6 +69,10 @@ pub(crate) struct ServeArgs {
     /// The most requests that may wait at a time for one resource [default: 1000]
     #[arg(long, value_name = "REQUESTS", env = "FERROLHO_MAX_WAITERS_PER_RESOURCE")]
     max_waiters_per_resource: Option<String>,
+    /// The most locks that one principal may hold or ask for at a time, on all servers of the store, where callers show
+    /// tokens [default: 100000]
+    #[arg(long, value_name = "LOCKS", env = "FERROLHO_MAX_LOCKS_PER_PRINCIPAL")]
+    max_locks_per_principal: Option<String>,
     /// How many of the last events are kept for readers that come back [default: 10000]
     #[arg(long, value_name = "EVENTS", env = "FERROLHO_EVENT_BUFFER")]
     event_buffer: Option<String>,
@@ -157,6 +161,7 @@ impl Config {
             );
         }
         let max_ttl: u32 = settings.parse("max_ttl_seconds", "86400")?;
+        let locks_per_principal = settings.count("max_locks_per_principal", "100000")?;
         let names = settings.text("allowed_host", "");
         let mut store: StoreUrl = settings.parse("store", "sqlite:ferrolho.db")?;
         if let Some(direct) = settings.optional::<StoreUrl>("store_listen")? {
@@ -170,7 +175,6 @@ impl Config {
         Ok(Self {
             listen,
             store,
-            tokens,
             tls,
             guard: Guard {
                 allowed_hosts: names
@@ -188,11 +192,13 @@ impl Config {
                 waiters_per_resource: settings.count("max_waiters_per_resource", "1000")?,
                 events: settings.count("event_buffer", "10000")?,
                 event_readers: settings.count("max_event_readers", "1000")?,
+                locks_per_principal: tokens.is_some().then_some(locks_per_principal),
             },
             connections: ConnectionLimits {
                 head_timeout: settings.seconds("head_timeout_seconds", "30")?,
                 connections: settings.count("max_connections", "20000")?,
             },
+            tokens,
             body_timeout: settings.seconds("body_timeout_seconds", "10")?,
             worker_threads: settings.count("worker_threads", &default_workers().to_string())?,
             log_format: settings.parse("log_format", "text")?,
@@ -223,6 +229,7 @@ impl Settings {
             ("max_ttl_seconds", &args.max_ttl_seconds),
             ("max_waiters", &args.max_waiters),
             ("max_waiters_per_resource", &args.max_waiters_per_resource),
+            ("max_locks_per_principal", &args.max_locks_per_principal),
             ("event_buffer", &args.event_buffer),
             ("max_event_readers", &args.max_event_readers),
             ("max_connections", &args.max_connections),

@@ -47,6 +47,11 @@ impl Service {
         if self.is_shutting_down() {
             return Err(Refusal::ShuttingDown);
         }
+        let admitted = self
+            .ledger
+            .as_ref()
+            .map(|ledger| ledger.admit(&request.holder, &request.resources));
+        let _asked = admitted.transpose().map_err(Refusal::LimitReached)?;
         let grant = request.grant();
         let key = PlaceKey::new(request.holder.clone(), &request.resources);
         let waited_for = self.queues.lock().waited_for(&key);

@@ -17,7 +17,7 @@ use tracing::warn;
 use super::attempt::{Attempted, Failure};
 use super::queue::{Granted, Try, Wake};
 use super::told::Untold;
-use super::{Given, LATEST_START, No, Service};
+use super::{Given, LATEST_START, No, Service, ledger};
 
 /// How soon the first in line tries again after the store did not answer.
 pub(super) const RETRY: Duration = Duration::from_millis(250);
@@ -40,6 +40,9 @@ pub(super) fn spawn_background(service: &Arc<Service>, feed: Feed) {
         Arc::downgrade(service),
         Arc::clone(&service.timekeeper),
     ));
+    if let Some(ledger) = &service.ledger {
+        tokio::spawn(ledger::keep(Arc::downgrade(service), Arc::clone(ledger)));
+    }
 }
 
 async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
@@ -50,11 +53,17 @@ async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
         match item {
             FeedItem::Events(events) => {
                 service.meters.happened(&events);
+                if let Some(ledger) = &service.ledger {
+                    ledger.happened(&events);
+                }
                 service.bus.publish(&events);
                 service.react(&events);
             }
             FeedItem::Gap => {
                 service.meters.gap();
+                if let Some(ledger) = &service.ledger {
+                    ledger.gap();
+                }
                 service.bus.gap();
                 let contended = service.queues.lock().contended();
                 service.poke(&contended);

@@ -3,13 +3,14 @@
 //! Each use case looks at the lock, asks the rules, and hands a change to the store; when the store says that the
 //! lock is not as expected, it decides again from what the store reports ([`acquire`], [`end`], [`renew`]).
 //! Those who wait stand in [`queue`], and [`drive`] makes the attempts of whoever is in front. [`bus`] keeps the
-//! last events for those who watch.
+//! last events for those who watch, [`ledger`] the number of each principal's locks.
 
 mod acquire;
 mod attempt;
 mod bus;
 mod drive;
 mod end;
+mod ledger;
 mod metered;
 mod meters;
 mod owners;
@@ -48,6 +49,8 @@ pub struct Limits {
     pub events: usize,
     /// How many may read events at a time.
     pub event_readers: usize,
+    /// The most locks of one principal, on all servers of the store; no limit where there are no principals.
+    pub locks_per_principal: Option<usize>,
 }
 
 impl Default for Limits {
@@ -57,6 +60,7 @@ impl Default for Limits {
             waiters_per_resource: 1_000,
             events: 10_000,
             event_readers: 1_000,
+            locks_per_principal: None,
         }
     }
 }
@@ -188,6 +192,8 @@ pub struct Service {
     timekeeper: Arc<Notify>,
     untold: Arc<told::Register>,
     bus: Arc<bus::Bus>,
+    /// Where principals have a limit on their locks.
+    ledger: Option<Arc<ledger::Ledger>>,
     meters: Meters,
     store_meter: Arc<StoreMeter>,
     shutting_down: watch::Sender<bool>,
@@ -206,6 +212,9 @@ impl Service {
             timekeeper: Arc::default(),
             untold: Arc::default(),
             bus: Arc::new(bus::Bus::new(limits.events, limits.event_readers)),
+            ledger: limits
+                .locks_per_principal
+                .map(|max_locks| Arc::new(ledger::Ledger::new(max_locks))),
             meters: Meters::default(),
             store_meter,
             shutting_down: watch::Sender::new(false),
@@ -303,6 +312,9 @@ impl Drop for Service {
     fn drop(&mut self) {
         // The timekeeper sees that there is nobody to keep time for.
         self.timekeeper.notify_one();
+        if let Some(ledger) = &self.ledger {
+            ledger.end();
+        }
     }
 }
 

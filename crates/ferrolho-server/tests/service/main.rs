@@ -4,6 +4,7 @@
 
 mod faults;
 mod line;
+mod principals;
 mod sets;
 mod storm;
 mod support;

@@ -65,6 +65,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--max-ttl-seconds", "1d"], "max_ttl_seconds"),
         (&["--max-waiters=-1"], "max_waiters"),
         (&["--max-waiters-per-resource", "0"], "max_waiters_per_resource"),
+        (&["--max-locks-per-principal", "0"], "max_locks_per_principal"),
         (&["--event-buffer", "0"], "event_buffer"),
         (&["--max-event-readers", "0"], "max_event_readers"),
         (&["--max-connections", "0"], "max_connections"),
@@ -187,7 +188,7 @@ fn flags_win_then_the_environment_then_the_file() {
 }
 
 /// Every setting, with a value that it does not take.
-const SETTINGS: [(&str, &str); 15] = [
+const SETTINGS: [(&str, &str); 16] = [
     ("listen", "nowhere"),
     ("store", "nowhere"),
     ("etcd_compact", "perhaps"),
@@ -195,6 +196,7 @@ const SETTINGS: [(&str, &str); 15] = [
     ("max_ttl_seconds", "long"),
     ("max_waiters", "many"),
     ("max_waiters_per_resource", "many"),
+    ("max_locks_per_principal", "many"),
     ("event_buffer", "large"),
     ("max_event_readers", "many"),
     ("max_connections", "many"),

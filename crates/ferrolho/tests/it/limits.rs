@@ -1,9 +1,10 @@
-//! Limits on connections and readers of events: who comes too late is told which, and nobody else notices.
+//! Limits on connections, readers of events and locks of a principal: who comes too late is told which, and nobody else notices.
 //! (Cases: WEB. The limits on waiters are in `queue`, those on bodies and heads in `bodies` and `protocol`.)
 
 use std::io;
 
-use crate::support::{Answer, Connection, Request, Server, Stream, until};
+use crate::auth::Made;
+use crate::support::{Answer, Connection, Request, Server, Stream, acquire, acquire_waiting, until};
 
 /// How many connections beyond the limit are told so; see the server's `room`.
 const SPARE: usize = 64;
@@ -29,7 +30,7 @@ fn ask(server: &Server, target: &str) -> io::Result<Answer> {
 fn a_flood_of_connections_leaves_those_alone_who_are_there() {
     let server = Server::with(&["--max-connections", "20"]);
     let mut normal = server.connect();
-    normal.call(&crate::support::acquire("r", "a", 600)).granted();
+    normal.call(&acquire("r", "a", 600)).granted();
     let mut flood: Vec<Connection> = Vec::new();
     for _ in 0..19 {
         flood.push(server.connect());
@@ -55,7 +56,7 @@ fn a_flood_of_connections_leaves_those_alone_who_are_there() {
     let open = server.descriptors();
     for _ in 0..50 {
         flood.push(server.connect());
-        normal.call(&crate::support::acquire("other", "a", 600)).granted();
+        normal.call(&acquire("other", "a", 600)).granted();
         normal.call(&Request::get("/locks/r")).lock();
     }
     until("they cost nothing", || server.descriptors() <= open);
@@ -86,6 +87,9 @@ fn slow_heads_free_their_connections() {
 fn readers_of_events_have_a_limit() {
     let server = Server::with(&["--max-event-readers", "3"]);
     let mut readers: Vec<Stream> = (0..3).map(|_| server.events("", None)).collect();
+    let mut late = server.begin(&Request::get("/events"));
+    let head = late.head().unwrap();
+    assert_eq!(head.status, 429, "its body would be a stream without end");
     limited(&server.get("/events"), "max-event-readers");
     // Nobody else is refused, and those who read go on.
     server.acquire("r", "a", 600).granted();
@@ -97,4 +101,69 @@ fn readers_of_events_have_a_limit() {
         let mut connection = server.begin(&Request::get("/events"));
         connection.head().unwrap().status == 200
     });
+}
+
+const OF_PRINCIPAL: &str = "max-locks-per-principal";
+
+/// Takes locks of new names until that is refused. The count comes a moment after the grants, so it may be some more
+/// than the limit, and never less.
+fn take_all(server: &Server, prefix: &str, limit: usize) -> usize {
+    let mut connection = server.connect();
+    let mut granted = 0;
+    until("the limit is reached", || {
+        let answer = connection.call(&acquire(&format!("{prefix}{granted}"), "a", 600));
+        if answer.status == 429 {
+            limited(&answer, OF_PRINCIPAL);
+            return true;
+        }
+        answer.granted();
+        granted += 1;
+        false
+    });
+    assert!(granted >= limit, "{granted}");
+    granted
+}
+
+#[test]
+fn one_principal_cannot_take_all_locks() {
+    let (greedy, other) = (Made::full("greedy", "*"), Made::full("other", "*"));
+    let lines = format!("{}\n{}", greedy.line, other.line);
+    let args = ["--max-locks-per-principal", "5"];
+    let mut server = Server::asking_with(&lines, &greedy.token, &args);
+    let granted = take_all(&server, "r", 5);
+    // Another owner's name is no way round, nor is waiting or a set.
+    limited(&server.acquire("s", "b", 600), OF_PRINCIPAL);
+    limited(&server.call(&acquire_waiting("s", "b", 600, 60)), OF_PRINCIPAL);
+    let set = serde_json::json!({"resources": ["r0", "s"], "owner": "a", "ttl_seconds": 600});
+    limited(&server.post("/locks", &set), OF_PRINCIPAL);
+    // What it has it may use, and others are not concerned.
+    server.acquire("r0", "a", 600).granted();
+    server.acquire("r0", "b", 600).refused();
+    server.renew("r1", "a", 600).lock();
+    other.acquire(&server, "s", "a").granted();
+    // The count is of the store: a new server knows it.
+    server.stop();
+    server.start_again();
+    until("it has counted", || server.acquire("t", "b", 600).status == 429);
+    // What is given back, and what has ended, makes room.
+    for number in 0..granted {
+        server.release(&format!("r{number}"), "a").done();
+    }
+    server.call(&Request::delete("/owners/b"));
+    until("there is room", || server.acquire("u", "a", 1).status == 200);
+    for number in 0..5 {
+        let name = format!("v{number}");
+        until("there is room, at last that of u, which expires", || {
+            server.acquire(&name, "a", 600).status == 200
+        });
+    }
+    server.find("u").not_found();
+}
+
+#[test]
+fn without_principals_their_limit_is_nobodys() {
+    let server = Server::with(&["--max-locks-per-principal", "1"]);
+    for number in 0..20 {
+        server.acquire(&format!("r{number}"), "a", 600).granted();
+    }
 }

@@ -63,9 +63,15 @@ impl Server {
 
     /// A server on SQLite that asks for tokens: those of these lines. Requests show this one.
     pub(crate) fn asking(lines: &str, token: &str) -> Self {
+        Self::asking_with(lines, token, &[])
+    }
+
+    /// The same, with these arguments.
+    pub(crate) fn asking_with(lines: &str, token: &str, args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("tokens"), lines).unwrap();
-        let mut server = Self::start_in(dir, "sqlite:ferrolho.db", &["--tokens", "tokens"], &[]);
+        let args = [&["--tokens", "tokens"], args].concat();
+        let mut server = Self::start_in(dir, "sqlite:ferrolho.db", &args, &[]);
         server.token = Some(token.to_owned());
         server
     }
