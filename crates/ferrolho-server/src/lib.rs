@@ -1,6 +1,7 @@
 //! The lock service and its HTTP face.
 
 pub mod auth;
+mod connection;
 mod http;
 mod pipeline;
 mod room;

@@ -50,14 +50,18 @@ impl Pipeline {
 
 /// A stream that tells its [`Pipeline`] of the requests that are read from it.
 pub(crate) struct Piped<S> {
+    /// What was read from the stream before, and is to be read again. Empty soon, and for good.
+    first: Vec<u8>,
     stream: S,
     framing: Framing,
     pipeline: Pipeline,
 }
 
 impl<S> Piped<S> {
-    pub(crate) fn new(stream: S, pipeline: Pipeline) -> Self {
+    /// A stream of which these first bytes have been taken already.
+    pub(crate) fn new(first: Vec<u8>, stream: S, pipeline: Pipeline) -> Self {
         Self {
+            first,
             stream,
             framing: Framing::default(),
             pipeline,
@@ -72,7 +76,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Piped<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let polled = if self.first.is_empty() {
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        } else {
+            let (now, later) = self.first.split_at(self.first.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            self.first = later.to_vec();
+            Poll::Ready(Ok(()))
+        };
         let read = buffer.filled().get(before..).unwrap_or_default();
         let begun = self.framing.follow(read);
         if begun > 0 {

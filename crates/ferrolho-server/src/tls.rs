@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum_server::tls_rustls::RustlsConfig;
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    config: RustlsConfig,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
 /// A file of the certificate or its key is of no use.
@@ -28,7 +28,7 @@ pub struct TlsFileError {
 impl Tls {
     /// Reads a certificate, with those that lead from it to its authority, and its key; both PEM.
     pub fn from_files(certificate: PathBuf, key: PathBuf) -> Result<Self, TlsFileError> {
-        let config = RustlsConfig::from_config(read(&certificate, &key)?);
+        let config = Arc::new(RwLock::new(read(&certificate, &key)?));
         Ok(Self {
             certificate,
             key,
@@ -38,13 +38,13 @@ impl Tls {
 
     /// Reads the files again, for connections that come from now on. If that fails, everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsFileError> {
-        self.config
-            .reload_from_config(read(&self.certificate, &self.key)?);
+        *self.config.write() = read(&self.certificate, &self.key)?;
         Ok(())
     }
 
-    pub(crate) fn config(&self) -> RustlsConfig {
-        self.config.clone()
+    /// What connections that come now are to be secured with.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read())
     }
 }
 

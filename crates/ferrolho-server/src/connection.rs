@@ -1,0 +1,168 @@
+//! One connection, from its first byte to its last: HTTP/1.1 or HTTP/2, plain or within TLS.
+//!
+//! The first bytes tell which HTTP it is, so that a connection carries the state of one of them only. Ten thousand
+//! callers may wait here at a time: what a connection keeps is what their memory is made of.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::Watcher;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use crate::http::{Body, Connected, Http};
+use crate::pipeline::{Piped, Pipeline};
+use crate::room::Seat;
+use crate::tls::Tls;
+
+/// A connection that is silent for so long is probed...
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+/// ...so often...
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// ...and given up when so many probes stay unanswered: a silent loss is seen within about 11 seconds.
+const PROBES: u32 = 3;
+
+/// How every connection of HTTP/2 begins (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How many bytes are read, at most, before it is known which HTTP it is. Most requests fit.
+const FIRST_BYTES: usize = 2048;
+
+/// Attends to all connections of a listener.
+pub(crate) struct Attendant {
+    http: Http,
+    tls: Option<Tls>,
+    head_timeout: Duration,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Attendant {
+    /// Serves this, within TLS if there is a certificate. A handshake and each request's head have so much time.
+    pub(crate) fn new(http: Http, tls: Option<Tls>, head_timeout: Duration) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1.timer(TokioTimer::new()).header_read_timeout(head_timeout);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2.timer(TokioTimer::new());
+        Self {
+            http,
+            tls,
+            head_timeout,
+            http1,
+            http2,
+        }
+    }
+
+    /// Attends to one connection, until it ends or it is told to stop and its requests are answered.
+    pub(crate) async fn attend(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        seat: Seat,
+        stopping: Watcher,
+    ) {
+        let caller = Arc::new(Caller::new(&self.http, peer, seat));
+        if let Err(error) = self.secure(stream, caller, stopping).await {
+            debug!(%peer, %error, "the connection broke");
+        }
+    }
+
+    async fn secure(&self, stream: TcpStream, caller: Arc<Caller>, stopping: Watcher) -> io::Result<()> {
+        prepare(&stream)?;
+        match &self.tls {
+            None => self.speak(stream, caller, stopping).await,
+            Some(tls) => {
+                let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+                let stream = timeout(self.head_timeout, handshake).await??;
+                // Such a connection is larger by far; the task of a plain one need not have room for it.
+                Box::pin(self.speak(stream, caller, stopping)).await
+            }
+        }
+    }
+
+    async fn speak<S>(&self, mut stream: S, caller: Arc<Caller>, stopping: Watcher) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let first = timeout(self.head_timeout, first_bytes(&mut stream)).await??;
+        let is_http2 = first.starts_with(PREFACE);
+        let stream = TokioIo::new(Piped::new(first, stream, caller.pipeline.clone()));
+        let service = service_fn(move |request| answer(Arc::clone(&caller), request));
+        let ended = if is_http2 {
+            let connection = self.http2.serve_connection(stream, service);
+            Box::pin(stopping.watch(connection)).await
+        } else {
+            stopping.watch(self.http1.serve_connection(stream, service)).await
+        };
+        ended.map_err(io::Error::other)
+    }
+}
+
+/// Answers leave at once, and a peer that is silently gone is noticed.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(PROBE_AFTER)
+        .with_interval(PROBE_EVERY)
+        .with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// What the caller sends first: as much as tells whether it is HTTP/2, and maybe more.
+async fn first_bytes(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(FIRST_BYTES);
+    while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+        if stream.read_buf(&mut first).await? == 0 {
+            break;
+        }
+    }
+    Ok(first)
+}
+
+/// Who is at the other end of a connection. Kept by every request, so that a connection counts as open until its
+/// last one has ended.
+struct Caller {
+    http: Http,
+    peer: SocketAddr,
+    pipeline: Pipeline,
+    seat: Seat,
+    _connected: Connected,
+}
+
+impl Caller {
+    fn new(http: &Http, peer: SocketAddr, seat: Seat) -> Self {
+        Self {
+            http: http.clone(),
+            peer,
+            pipeline: Pipeline::default(),
+            seat,
+            _connected: http.connected(),
+        }
+    }
+}
+
+async fn answer(caller: Arc<Caller>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    caller.pipeline.take();
+    let answer = caller
+        .http
+        .answer(caller.peer, &caller.pipeline, &caller.seat, request);
+    let mut response = answer.await;
+    if matches!(caller.seat, Seat::Spare(_)) {
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
