@@ -15,6 +15,7 @@ use super::form::{Form, field_error};
 use super::problem::{Code, Problem};
 use crate::auth::Access;
 use crate::pipeline::Pipeline;
+use crate::service::Service;
 
 /// The most bytes that a request body may have.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -30,7 +31,13 @@ pub(super) struct Call<'a> {
     pub(super) access: Access,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// What a request that may wait needs from here on: the service, and what puts it in a hurry. Its own bytes are
+    /// let go, since thousands may wait.
+    pub(super) fn let_go(self) -> (&'a Arc<Service>, impl Future<Output = ()> + Send + 'a) {
+        (&self.inner.service, self.pipeline.is_pressing())
+    }
+
     /// Asks the caller who it is.
     pub(super) fn identify(&mut self) -> Result<(), Problem> {
         self.access = self.inner.options.auth.identify(&self.head.headers)?;

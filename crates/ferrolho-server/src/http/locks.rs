@@ -33,8 +33,8 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
         key,
         arrived: call.arrived,
     };
-    let hurried = call.pipeline.is_pressing();
-    match call.inner.service.acquire_unless(hurried, request).await? {
+    let (service, hurried) = call.let_go();
+    match service.acquire_unless(hurried, request).await? {
         Acquired::Granted(mut locks) => Ok(Reply::ok(&AcquireAnswer {
             acquired: true,
             lock: locks.pop(),

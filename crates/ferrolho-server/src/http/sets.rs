@@ -41,8 +41,8 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
         key,
         arrived: call.arrived,
     };
-    let hurried = call.pipeline.is_pressing();
-    match call.inner.service.acquire_unless(hurried, request).await? {
+    let (service, hurried) = call.let_go();
+    match service.acquire_unless(hurried, request).await? {
         Acquired::Granted(locks) => Ok(Reply::ok(&AcquireSetAnswer {
             acquired: true,
             locks: Some(locks),

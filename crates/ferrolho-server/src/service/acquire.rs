@@ -34,7 +34,7 @@ impl Service {
         hurried: impl Future<Output = ()> + Send,
         request: AcquireRequest,
     ) -> Result<Acquired, Refusal> {
-        let end = self.acquire_or_wait(hurried, request).await;
+        let end = self.acquire_or_wait(hurried, &request).await;
         self.meters.acquired(&end);
         end
     }
@@ -42,7 +42,7 @@ impl Service {
     async fn acquire_or_wait(
         self: &Arc<Self>,
         hurried: impl Future<Output = ()> + Send,
-        request: AcquireRequest,
+        request: &AcquireRequest,
     ) -> Result<Acquired, Refusal> {
         if self.is_shutting_down() {
             return Err(Refusal::ShuttingDown);
@@ -55,8 +55,8 @@ impl Service {
         let grant = request.grant();
         let key = PlaceKey::new(request.holder.clone(), &request.resources);
         let waited_for = self.queues.lock().waited_for(&key);
-        if waited_for.is_empty() || self.holds_all(&request).await? {
-            match self.attempt_now(&request, &grant).await? {
+        if waited_for.is_empty() || self.holds_all(request).await? {
+            match self.attempt_now(request, &grant).await? {
                 Attempted::Granted { lives, .. } | Attempted::Repeated(lives) => {
                     return self.answer_granted(&request.resources, lives, None).await;
                 }
@@ -69,7 +69,7 @@ impl Service {
                 Attempted::Held { .. } => {}
             }
         } else if request.wait.is_none() {
-            return self.held(&request, &key).await;
+            return self.held(request, &key).await;
         }
         self.wait_for(request, key, grant, hurried).await
     }

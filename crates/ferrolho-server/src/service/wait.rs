@@ -19,13 +19,13 @@ impl Service {
     /// Stands in line until the grant, or until the time is up or the caller is in a hurry.
     pub(super) async fn wait_for(
         self: &Arc<Self>,
-        request: AcquireRequest,
+        request: &AcquireRequest,
         key: PlaceKey,
         grant: Grant,
         hurried: impl Future<Output = ()> + Send,
     ) -> Result<Acquired, Refusal> {
         let deadline = request.deadline();
-        let mut ticket = self.enter(&request, &key, grant)?;
+        let mut ticket = self.enter(request, &key, grant)?;
         // Standing in line comes before the look that makes it wait: whatever ends from now on is seen.
         self.poke(&key.resources);
         let verdict = tokio::select! {
@@ -55,7 +55,7 @@ impl Service {
             Ok(given) => self.answer_given(&request.resources, given).await,
             Err(No::TimeIsUp) => {
                 drop(ticket);
-                timeout(LAST_LOOK_WITHIN, self.held(&request, &key))
+                timeout(LAST_LOOK_WITHIN, self.held(request, &key))
                     .await
                     .unwrap_or(Err(Refusal::Unavailable))
             }

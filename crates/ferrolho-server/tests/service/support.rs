@@ -121,4 +121,10 @@ pub(crate) async fn assert_nothing_left(service: &Arc<Service>) {
         0,
         "places, queues, alarms or untold grants are left behind"
     );
+    // A grant that was lost sight of is watched for, for a while.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let of_used = tasks();
+    let _never_used = self::service();
+    assert_eq!(of_used, tasks() - of_used, "tasks are left behind");
 }

@@ -1,4 +1,4 @@
-//! Everything at once for some seconds: arrivals, hang-ups, expiries, releases and renewals in no order. Afterwards
+//! Everything at once for some seconds, or as long as is asked for: arrivals, hang-ups, expiries, releases and renewals in no order. Afterwards
 //! nobody ever had what another had, and nothing is left behind.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,10 @@ on_every_engine!(nobody_has_what_another_has_and_nothing_is_left_behind);
 
 const CALLERS: u64 = 24;
 const NAMES: u64 = 5;
-const SOAK: Duration = Duration::from_secs(5);
+
+/// How long it goes on, in seconds, unless [`SECONDS_VARIABLE`] asks for more.
+const SECONDS: u64 = 5;
+const SECONDS_VARIABLE: &str = "FERROLHO_SOAK_SECONDS";
 
 /// Numbers in no order, the same in every run.
 struct Numbers(u64);
@@ -32,12 +35,12 @@ struct Grant {
     is_touched: bool,
 }
 
-fn caller(server: &Server, number: u64) -> Vec<Grant> {
+fn caller(server: &Server, number: u64, soak: Duration) -> Vec<Grant> {
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ number);
     let owner = format!("caller-{number}");
     let begun = Instant::now();
     let mut grants = Vec::new();
-    while begun.elapsed() < SOAK {
+    while begun.elapsed() < soak {
         let name = format!("r{}", numbers.below(NAMES));
         let wait = u32::try_from(numbers.below(3)).unwrap();
         let mut connection = server.begin(&acquire_waiting(&name, &owner, 1, wait));
@@ -67,10 +70,12 @@ fn caller(server: &Server, number: u64) -> Vec<Grant> {
 }
 
 fn nobody_has_what_another_has_and_nothing_is_left_behind(server: &Server) {
+    let seconds = std::env::var(SECONDS_VARIABLE).map_or(SECONDS, |text| text.parse().unwrap());
+    let soak = Duration::from_secs(seconds);
     let before = server.descriptors();
     let grants: Vec<Grant> = thread::scope(|scope| {
         let callers: Vec<_> = (1..=CALLERS)
-            .map(|number| scope.spawn(move || caller(server, number)))
+            .map(|number| scope.spawn(move || caller(server, number, soak)))
             .collect();
         callers
             .into_iter()

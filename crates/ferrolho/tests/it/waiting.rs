@@ -251,3 +251,20 @@ fn a_release_at_the_end_of_a_wait_goes_to_one_side(server: &Server) {
         }
     });
 }
+
+/// Ten thousand of them are to fit in 200 MB; what one costs does not depend on how many there are.
+#[test]
+fn a_waiting_connection_costs_at_most_20_kib() {
+    const WAITERS: u64 = 900;
+    let server = Server::memory();
+    server.acquire("r", "a", 600).granted();
+    server.acquire("warm", "a", 600).granted();
+    let wait = |name: &str, number| server.wait_for(name, &format!("w-{number}"), 60, 60);
+    let _warm: Vec<Connection> = (0..50).map(|number| wait("warm", number)).collect();
+    server.until_waiting("warm", 50);
+    let before = server.memory_kib();
+    let _waiting: Vec<Connection> = (0..WAITERS).map(|number| wait("r", number)).collect();
+    server.until_waiting("r", usize::try_from(WAITERS).unwrap());
+    let each = (server.memory_kib() - before) / WAITERS;
+    assert!(each <= 20, "{each} KiB for each");
+}
