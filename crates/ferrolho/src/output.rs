@@ -101,6 +101,16 @@ pub(crate) fn left(lock: &Lock, now: Timestamp) -> String {
     }
 }
 
+/// What people are told in place of no locks.
+pub(crate) const NOTHING: &str = "nothing is held";
+
+/// How many columns the terminal has; at least one. A terminal that does not know is taken for a usual one.
+pub(crate) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let known = size.map_or(0, |size| usize::from(size.ws_col));
+    if known == 0 { 80 } else { known }
+}
+
 /// A table with columns as wide as what is in them.
 pub(crate) fn table(output: &Output, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |text: &str| text.chars().count();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::connect::{self, ServerArgs, named};
 use crate::exit;
-use crate::output::{self, Output, printed};
+use crate::output::{self, FAINT, NOTHING, Output, printed};
 
 /// List live locks, ordered by name.
 #[derive(Debug, clap::Args)]
@@ -142,13 +142,17 @@ impl View {
         let now = self.client.server_now();
         let rows: Vec<Vec<String>> = locks.iter().map(|lock| row(lock, now)).collect();
         let heads = ["RESOURCE", "OWNER", "LEFT", "TOKEN", "SINCE"];
-        let table = output::table(&self.output, &heads, &rows).join("\n");
+        let text = if rows.is_empty() && self.output.is_terminal {
+            self.output.paint(FAINT, NOTHING)
+        } else {
+            output::table(&self.output, &heads, &rows).join("\n")
+        };
         let clear = if self.watch && self.output.is_terminal {
             CLEAR
         } else {
             ""
         };
-        self.output.line(format_args!("{clear}{table}"))
+        self.output.line(format_args!("{clear}{text}"))
     }
 }
 

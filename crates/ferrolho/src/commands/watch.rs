@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::list;
 use crate::connect::{self, ServerArgs};
-use crate::output::{self, FAINT, GOOD, Output, WARNING, printed};
+use crate::output::{self, FAINT, GOOD, NOTHING, Output, WARNING, printed};
 
 /// Show what happens to locks, as it happens.
 ///
@@ -162,13 +162,9 @@ impl View {
                     output::left(lock, now)
                 )
             }
-            _ => "nothing is held".to_owned(),
+            _ => NOTHING.to_owned(),
         };
-        let columns = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(80, |size| size.ws_col);
-        let text: String = text
-            .chars()
-            .take(usize::from(columns).saturating_sub(1))
-            .collect();
+        let text: String = text.chars().take(output::columns() - 1).collect();
         let mut out = io::stdout().lock();
         write!(out, "{CLEAR_LINE}{}", self.output.paint(FAINT, text))?;
         out.flush()

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::lab::{FERROLHO, Lab, is_alive, until};
+use crate::real::Server;
 
 /// A person at a terminal, in front of a program that has it for its own.
 struct Person {
@@ -274,6 +275,35 @@ fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
     person.end();
 }
 
+/// The whole pipeline stops, the lock is kept meanwhile, and all of it goes on.
+#[test]
+fn ctrl_z_stops_a_pipeline_and_fg_goes_on_with_it() {
+    for line in [
+        "{run} run r --ttl 60s -- sh -c 'echo ready; read x </dev/tty; echo got $x' | cat",
+        "echo given | {run} run r --ttl 60s -- sh -c 'echo ready; read y; read x </dev/tty; echo $y got $x'",
+    ] {
+        let lab = Lab::new();
+        let mut person = Person::at(&lab, &["bash", "--norc", "--noprofile", "-i"]);
+        person.sees("READY>", 1);
+        person.types(&format!("{}\n", line.replace("{run}", FERROLHO)));
+        person.sees("ready\r\n", 1);
+        person.types("\x1a");
+        person.sees("Stopped", 1);
+        person.sees("READY>", 2);
+        assert!(lab.fake.holder("r").is_some());
+        person.types("fg\n");
+        // What is typed while the shell changes the terminal's mode may be lost.
+        until("the command goes on", || {
+            person.types("hello\n");
+            thread::sleep(Duration::from_millis(50));
+            person.seen().contains("got hello")
+        });
+        person.types("exit\n");
+        person.end();
+        assert_eq!(lab.fake.holder("r"), None, "{line}");
+    }
+}
+
 #[test]
 fn a_job_that_was_stopped_too_long_has_lost_its_lock() {
     let lab = Lab::new();
@@ -313,4 +343,74 @@ fn tables_and_colours_are_for_terminals() {
     let mut person = Person::at(&lab, &[FERROLHO, "status", "r"]);
     person.end();
     person.sees("\x1b[1m", 1);
+}
+
+/// The seconds that the last of all countdowns on the screen shows.
+fn seconds_left(screen: &str) -> Option<u64> {
+    let (before, _) = screen.rsplit_once("s left")?;
+    let digits = before.rsplit(|char: char| !char.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+/// Watches the seconds run down from what is seen first, in steps of one at most now and then.
+fn sees_a_countdown(person: &Person) {
+    let mut seen = Vec::new();
+    until("it counts down", || {
+        if let Some(left) = seconds_left(&person.seen())
+            && seen.last() != Some(&left)
+        {
+            seen.push(left);
+        }
+        seen.len() >= 4
+    });
+    assert!(seen.is_sorted_by(|earlier, later| earlier > later), "{seen:?}");
+}
+
+#[test]
+fn watch_shows_events_and_counts_down() {
+    let lab = Lab::new();
+    let server = Server::start();
+    let url = server.url();
+    let mut person = Person::at(&lab, &[FERROLHO, "watch", "w/", "--url", &url]);
+    person.sees("nothing is held", 1);
+    let acquire = |name: &str, ttl: &str| {
+        let mut acquire = lab.command(&["acquire", name, "--owner", "o", "--ttl", ttl, "--url", &url]);
+        assert!(acquire.output().unwrap().status.success());
+    };
+    acquire("w/long", "10m");
+    acquire("w/next", "40s");
+    acquire("other", "1s");
+    person.sees("acquired", 2);
+    person.sees("2 held; w/next: ", 1);
+    sees_a_countdown(&person);
+    acquire("w/short", "1s");
+    person.sees("expired", 1);
+    assert!(!person.seen().contains("other"));
+    person.types("\x03");
+    assert!(!person.end().success());
+}
+
+#[test]
+fn list_counts_down_and_follows_changes() {
+    let lab = Lab::new();
+    let server = Server::start();
+    let url = server.url();
+    let call = |command: &str, rest: &[&str]| {
+        let mut call = lab.command(&[command, "w/a", "--owner", "o", "--url", &url]);
+        assert!(call.args(rest).output().unwrap().status.success());
+    };
+    call("acquire", &["--ttl", "40s"]);
+    let mut person = Person::at(&lab, &[FERROLHO, "list", "w/", "--watch", "--url", &url]);
+    person.sees("w/a", 1);
+    sees_a_countdown(&person);
+    call("renew", &["--ttl", "10m"]);
+    // Only the renewed lock can have minutes left.
+    until("the renewal is shown", || {
+        let screen = person.seen();
+        screen.rsplit("w/a").next().is_some_and(|rest| rest.contains('m') && rest.contains("left"))
+    });
+    call("release", &[]);
+    person.sees("nothing is held", 1);
+    person.types("\x03");
+    assert!(!person.end().success());
 }

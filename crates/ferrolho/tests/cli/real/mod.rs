@@ -14,13 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::lab::FERROLHO;
 
 /// A real server.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     addr: SocketAddr,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with("memory:", "127.0.0.1:0")
     }
 
@@ -45,7 +45,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
