@@ -72,7 +72,7 @@ impl Postgres {
             child: None,
         };
         server.initialize(options);
-        server.set_clock(0);
+        server.set_clock(0.0);
         server.boot();
         Some(server)
     }
@@ -134,11 +134,11 @@ impl Postgres {
     }
 
     /// Steps the clock of a server with a false clock to so many seconds from the real time.
-    pub fn set_clock(&self, seconds: i64) {
+    pub fn set_clock(&self, seconds: f64) {
         if self.false_clock.is_some() {
             // Renamed into place: the server reads the file at every look at its clock.
             let next = self.dir.path().join("clock.next");
-            fs::write(&next, format!("{seconds:+}\n")).expect("the clock file");
+            fs::write(&next, format!("{seconds:+.3}\n")).expect("the clock file");
             self.user.give(&next);
             fs::rename(&next, self.clock_file()).expect("the clock file");
         }

@@ -29,10 +29,10 @@ fn a_false_clock_can_be_stepped_both_ways() {
         text.parse().unwrap()
     };
     let before = clock();
-    server.set_clock(3600);
+    server.set_clock(3600.0);
     let forward = clock() - before;
     assert!((3600.0..3660.0).contains(&forward), "{forward}");
-    server.set_clock(-3600);
+    server.set_clock(-3600.0);
     let back = clock() - before;
     assert!((-3600.0..-3540.0).contains(&back), "{back}");
 }

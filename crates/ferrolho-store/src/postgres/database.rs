@@ -8,16 +8,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tracing::warn;
 
-use super::clock::{self, Clock};
+use super::clock::{Clock, MAX_OFF_MICROS, micros};
 use super::columns::{Columns, principal};
 use super::config::PostgresConfig;
 use super::failure::Failure;
 use super::link::{Door, Link, Parameters};
 use super::rows::Answer;
 use crate::ListQuery;
-
-/// How far the database's clock may be from what is expected: more is a step, or a call that came very late.
-const MAX_OFF_MICROS: i64 = 1_000_000;
+use crate::clock::Moment;
 
 /// A database with its tables and functions in place.
 pub(super) struct Database {
@@ -165,26 +163,29 @@ impl Database {
         until: Instant,
     ) -> Result<Answer, Failure> {
         loop {
-            let sent = Instant::now();
+            let sent = Moment::now();
             let answer = Answer::read(&read(link, sql, parameters, until).await?)?;
-            let sight = self.clock.sight();
-            let is_in_era = answer.era == sight.era;
-            if is_in_era && (answer.clock - sight.expected()).abs() <= MAX_OFF_MICROS {
-                self.clock.saw(answer.era, answer.clock);
+            if self.clock.fits(answer.era, answer.clock, sent) {
                 return Ok(answer);
             }
             self.put_right(answer.era, answer.clock, sent, until).await?;
         }
     }
 
-    /// How the store is now.
+    /// How the store is now, by a clock that is right: also while nobody asks for locks, a step is noticed here.
     pub(super) async fn pulse(&self, until: Instant) -> Result<Pulse, Failure> {
-        let rows = read(&self.others, &self.sql.pulse, &[], until).await?;
-        let pulse = Pulse::read(&rows)?;
-        if pulse.era > self.clock.sight().era {
-            self.clock.saw(pulse.era, pulse.clock);
+        loop {
+            let sent = Moment::now();
+            let pulse = self.look_at_pulse(until).await?;
+            if self.clock.fits(pulse.era, pulse.clock, sent) {
+                return Ok(pulse);
+            }
+            self.put_right(pulse.era, pulse.clock, sent, until).await?;
         }
-        Ok(pulse)
+    }
+
+    async fn look_at_pulse(&self, until: Instant) -> Result<Pulse, Failure> {
+        Pulse::read(&read(&self.others, &self.sql.pulse, &[], until).await?)
     }
 
     /// How many locks live, nearly.
@@ -196,33 +197,29 @@ impl Database {
 
     /// The clock is not as it should be: somebody else has put it right already, or this call came late, or it was
     /// stepped, which is put right here.
-    async fn put_right(&self, era: i64, seen: i64, sent: Instant, until: Instant) -> Result<(), Failure> {
+    async fn put_right(&self, era: i64, seen: i64, sent: Moment, until: Instant) -> Result<(), Failure> {
         let sight = self.clock.sight();
         if Instant::now() >= until {
             return Err(Failure::Away("the database's clock is not as expected".into()));
         }
-        if era != sight.era {
-            self.pulse(until).await?;
-            return Ok(());
+        if era == sight.era {
+            let expected = sight.expected();
+            let jump = seen - expected;
+            // A call that lay around for long saw the clock before its answer came, and it was right then.
+            if jump < 0 && -jump <= micros(sent.elapsed()) + MAX_OFF_MICROS {
+                return Ok(());
+            }
+            warn!(
+                jump_micros = jump,
+                "the database's clock was stepped; locks keep their lives"
+            );
+            let parameters: Parameters<'_> =
+                &[(&era, Type::INT8), (&expected, Type::INT8), (&jump, Type::INT8)];
+            self.others.call(&self.sql.step, parameters, until).await?;
         }
-        let expected = sight.expected();
-        let jump = seen - expected;
-        // A call that lay around for long saw the clock before its answer came, and it was right then.
-        let since_sent = clock::micros(sent.elapsed());
-        if jump < 0 && -jump <= since_sent + MAX_OFF_MICROS {
-            return Ok(());
-        }
-        warn!(
-            jump_micros = jump,
-            "the database's clock was stepped; locks keep their lives"
-        );
-        let parameters: Parameters<'_> = &[(&era, Type::INT8), (&expected, Type::INT8), (&jump, Type::INT8)];
-        self.others.call(&self.sql.step, parameters, until).await?;
-        let pulse = self.pulse(until).await?;
-        if pulse.era == era {
-            // Nothing was put right: the database's clock is what there is.
-            self.clock.saw(pulse.era, pulse.clock);
-        }
+        // If nothing was put right, the database's clock is what there is.
+        let pulse = self.look_at_pulse(until).await?;
+        self.clock.set(pulse.era, pulse.clock);
         Ok(())
     }
 
@@ -238,7 +235,7 @@ impl Database {
         let columns = Columns::of(groups);
         loop {
             let sight = self.clock.sight();
-            let sent = Instant::now();
+            let sent = Moment::now();
             let rows = columns.send(link, &self.sql.apply, sight, clear, until).await;
             let answer = match rows {
                 Ok(rows) => Answer::read(&rows)?,
@@ -250,7 +247,8 @@ impl Database {
                 Err(failure) => return Err(failure),
             };
             if answer.is_in_time {
-                self.clock.saw(answer.era, answer.clock);
+                // It was as this call expected.
+                self.clock.fits(answer.era, answer.clock, sent);
                 return Ok(answer.changes);
             }
             self.put_right(answer.era, answer.clock, sent, until).await?;

@@ -6,36 +6,14 @@ use std::time::Duration;
 
 use ferrolho_core::EventKind;
 use ferrolho_store::postgres::PostgresStore;
-use ferrolho_store::{Feed, FeedItem, Store, StoreError};
-use ferrolho_testkit::{Flow, PgBouncer, Postgres, PostgresOptions, Proxy};
-use tokio::time::{Instant, sleep, timeout};
+use ferrolho_store::{Store, StoreError};
+use ferrolho_testkit::{Flow, PgBouncer, Proxy};
+use tokio::time::{Instant, sleep};
 
 use crate::kit::{
-    PATIENCE, acquire, attempt, config, find, look, must, must_remove, open, release, renew, server,
-    until_done, until_it_answers,
+    PATIENCE, acquire, attempt, config, find, gap, look, must, must_remove, open, release, renew, server,
+    told, until_done, until_it_answers,
 };
-
-/// The next event on this resource of this kind, whatever else is told, gaps too.
-async fn told(feed: &mut Feed, kind: EventKind, name: &str) {
-    let found = async {
-        while let Some(item) = feed.next().await {
-            if let FeedItem::Events(events) = item
-                && events
-                    .iter()
-                    .any(|event| event.kind == kind && event.resource.as_str() == name)
-            {
-                return;
-            }
-        }
-        panic!("the feed has ended");
-    };
-    timeout(PATIENCE, found).await.unwrap();
-}
-
-async fn gap(feed: &mut Feed) {
-    let found = async { while !matches!(feed.next().await, Some(FeedItem::Gap)) {} };
-    timeout(PATIENCE, found).await.unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_loses_nothing_and_is_got_over() {
@@ -182,43 +160,4 @@ async fn a_database_that_may_not_be_written_refuses_and_heals() {
         "ALTER DATABASE locks SET default_transaction_read_only = off",
     );
     until_done(&store, &renew(&live, 600)).await;
-}
-
-/// The database's clock is stepped, forward and back: no lock is freed by it, and none is kept.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn steps_of_the_clock_change_no_life() {
-    let options = PostgresOptions {
-        false_clock: true,
-        ..PostgresOptions::default()
-    };
-    let Some(server) = Postgres::start_with(&options) else {
-        return;
-    };
-    server.create_database("locks");
-    let (here, there) = (open(&server.url("locks")).await, open(&server.url("locks")).await);
-    let long = must(&here, acquire("long", "a", 600)).await;
-    for step in [3_600, -3_600, 0] {
-        let asked = Instant::now();
-        let name = format!("short{step}");
-        must(&here, acquire(&name, "a", 8)).await;
-        server.set_clock(step);
-        let mut was_there_after = Duration::ZERO;
-        while find(&there, &name).await.is_some() {
-            was_there_after = asked.elapsed();
-            assert!(was_there_after < Duration::from_secs(40), "it never ends");
-            sleep(Duration::from_millis(20)).await;
-        }
-        assert!(
-            asked.elapsed() >= Duration::from_secs(8),
-            "{step}: {was_there_after:?}"
-        );
-        assert_eq!(
-            find(&there, "long").await.unwrap().lock.fencing_token,
-            long.lock.fencing_token
-        );
-        assert_eq!(
-            find(&here, "long").await.unwrap().lock.fencing_token,
-            long.lock.fencing_token
-        );
-    }
 }

@@ -6,6 +6,7 @@
     reason = "tests: what does not hold is a panic"
 )]
 
+mod clock;
 mod conformance;
 mod faults;
 mod kit;

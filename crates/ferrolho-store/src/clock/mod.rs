@@ -4,7 +4,10 @@
 //! wall clock once, and from then on adds what `CLOCK_BOOTTIME` says has passed: a clock that no step touches and
 //! that runs on while the machine is suspended. The pair of both readings, the [`Anchor`], may be kept over a
 //! restart, so that a step between two runs of one boot changes nothing either. Where the readings come from is
-//! a [`TimeSource`]: the machine, tokio's time (which tests pause), or a hand that steps it.
+//! a [`TimeSource`]: the machine, tokio's time (which tests pause), or a hand that steps it. An engine whose clock is
+//! elsewhere measures with [`Moment`].
+
+mod moment;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use ferrolho_core::Timestamp;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
+
+pub(crate) use moment::Moment;
 
 /// How far an engine's clock and the wall clock may be apart before an operator is told.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
