@@ -20,6 +20,11 @@ impl Moment {
         Self::now().since(self)
     }
 
+    /// As little earlier as can be.
+    pub(crate) fn just_before(self) -> Self {
+        Self(self.0.saturating_sub(Duration::from_nanos(1)))
+    }
+
     /// How much later it is than another; nothing when it is earlier.
     pub(crate) fn since(self, other: Self) -> Duration {
         self.0.saturating_sub(other.0)

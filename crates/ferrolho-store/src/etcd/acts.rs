@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::fates::Fate;
 use super::known::Seen;
 use super::plan::all_hold;
+use crate::clock::Moment;
 use crate::{ENGINE_TIMEOUT, ListQuery, Outcome, StoreError};
 
 /// How many locks are looked at in one go for a list, while nobody else can use the map.
@@ -47,7 +48,7 @@ impl EtcdStore {
         locks: &[Option<Seen>],
         until: Instant,
     ) -> Result<bool, StoreError> {
-        let now = Instant::now();
+        let now = Moment::now();
         let overdue: Vec<_> = locks
             .iter()
             .flatten()
@@ -122,7 +123,7 @@ impl EtcdStore {
 
 /// Locks as they are reported.
 pub(super) fn live(locks: &[Option<Seen>]) -> Vec<Option<Live>> {
-    let now = Instant::now();
+    let now = Moment::now();
     locks
         .iter()
         .map(|seen| seen.as_ref().map(|seen| seen.live(now)))

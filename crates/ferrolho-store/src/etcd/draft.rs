@@ -4,13 +4,12 @@ use std::sync::atomic::Ordering;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use ferrolho_core::Timestamp;
-use tokio::time::Instant;
 
 use super::commit::{Committer, Ready};
 use super::plan::{Step, To};
 use super::record::{Note, Pen, Record};
 use super::requests::Lease;
-use crate::clock::wall_now;
+use crate::clock::{Moment, wall_now};
 
 /// A value that is put, and under which lease.
 #[derive(Clone)]
@@ -18,7 +17,7 @@ pub(super) struct Put {
     pub(super) record: Record,
     pub(super) lease: i64,
     /// When it was made, just before it was sent.
-    pub(super) made: Instant,
+    pub(super) made: Moment,
 }
 
 /// A transaction that is ready to be sent.
@@ -70,13 +69,13 @@ impl Committer {
 
     fn put(&self, step: &Step, lease: Lease, now: Timestamp, base: u64) -> Option<Put> {
         let life = step.to.ttl()?.duration();
-        let made = Instant::now();
+        let made = Moment::now();
         let pen = Pen {
             by: self.me.number,
             now,
-            clock: made.saturating_duration_since(self.me.started),
+            clock: made.since(self.me.started),
             base,
-            spare: lease.ends.saturating_duration_since(made + life),
+            spare: lease.ends.since(made + life),
         };
         let record = match &step.to {
             To::Grant(grant) => Record::grant(grant, pen),

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use etcd_client::{Event as EtcdEvent, EventType, KeyValue};
 use ferrolho_core::{Event, EventKind, Lock, Position, Reason, Resource, Timestamp};
-use tokio::time::Instant;
 use tracing::warn;
 
 use super::keys::Keys;
 use super::known::{Locks, Seen};
 use super::record::{Act, Ended, Note, Version};
-use crate::clock::wall_now;
+use crate::clock::{Moment, wall_now};
 
 /// How long before the end of its life, as this server counts it, a lock counts as over when it goes without a
 /// note: another server saw it earlier.
@@ -147,7 +146,7 @@ impl Teller {
 }
 
 fn kind_of_end(seen: &Seen) -> EventKind {
-    if seen.is_overdue(Instant::now() + JUST_BEFORE) {
+    if seen.is_overdue(Moment::now() + JUST_BEFORE) {
         EventKind::Expired
     } else {
         EventKind::Released

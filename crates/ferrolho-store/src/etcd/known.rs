@@ -5,7 +5,7 @@
 //! revision that it rests on, and every answer to a caller comes from etcd. Only lists are read from here, once
 //! the watch has come far enough.
 //!
-//! Each version of a lock is timed by this server's monotonic clock from the moment it saw it, which is never
+//! Each version of a lock is timed by this server's boot-time clock from the moment it saw it, which is never
 //! before it was committed, so that no lock is taken for over too early. The server that wrote a version tries
 //! to remove it at its end; the others do so a little later, so that they need not when it lives. A lock is over
 //! when that removal is committed, and not before.
@@ -24,6 +24,7 @@ use super::record::{Me, Version};
 pub(super) use super::table::Seen;
 use super::table::Table;
 use crate::ListQuery;
+use crate::clock::Moment;
 
 /// The map of all locks. Its lock is held for moments only.
 pub(super) struct Locks {
@@ -176,8 +177,8 @@ impl Locks {
 
     /// Up to `limit` versions whose removal is due, and when to ask again. Each comes again after `pause`, unless
     /// it is known to be gone by then.
-    pub(super) fn take_due(&self, limit: usize, pause: Duration) -> (Vec<Arc<Version>>, Option<Instant>) {
-        let now = Instant::now();
+    pub(super) fn take_due(&self, limit: usize, pause: Duration) -> (Vec<Arc<Version>>, Option<Moment>) {
+        let now = Moment::now();
         let mut table = self.table();
         let mut taken = Vec::new();
         while taken.len() < limit {
@@ -211,9 +212,9 @@ impl Locks {
         self.change(|table| {
             let resource = &version.lock.resource;
             if table.lives(version) && table.locks.get(resource).is_some_and(|known| !known.tried) {
-                let now = Instant::now();
+                let now = Moment::now();
                 let first = table.due.first().map_or(now, |(due, _)| now.min(*due));
-                let due = first.checked_sub(Duration::from_nanos(1)).unwrap_or(first);
+                let due = first.just_before();
                 table.reschedule(resource, due, false);
             }
         });

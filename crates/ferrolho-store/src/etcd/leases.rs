@@ -19,6 +19,7 @@ use tracing::debug;
 use super::failure::{Failure, Kind};
 use super::requests::{Cluster, Lease};
 use crate::ENGINE_TIMEOUT;
+use crate::clock::Moment;
 
 /// How far apart the ends of locks that share a lease can lie.
 const SPREAD: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ pub(super) fn margin(ttl: Ttl) -> Duration {
 pub(super) struct Leases {
     cluster: Arc<Cluster>,
     /// By their ends.
-    pool: Mutex<BTreeMap<Instant, i64>>,
+    pool: Mutex<BTreeMap<Moment, i64>>,
     /// One is being made ahead of need.
     is_refilling: AtomicBool,
 }
@@ -52,7 +53,7 @@ impl Leases {
     /// A lease for a lock with this life whose write begins now.
     pub(super) async fn cover(self: &Arc<Self>, ttl: Ttl, until: Instant) -> Result<Lease, Failure> {
         // The write is acknowledged within ENGINE_TIMEOUT, or its outcome is reported as unknown.
-        let needed = Instant::now() + ENGINE_TIMEOUT + ttl.duration() + margin(ttl);
+        let needed = Moment::now() + ENGINE_TIMEOUT + ttl.duration() + margin(ttl);
         let mut pool = self.pool.lock().await;
         let best = pool.range(needed..=needed + SPREAD).next_back();
         if let Some((ends, id)) = best {
@@ -78,21 +79,21 @@ impl Leases {
         self.pool.lock().await.retain(|_, id| !ids.contains(id));
     }
 
-    async fn make(&self, ends: Instant, until: Instant) -> Result<Lease, Failure> {
-        let span = ends.saturating_duration_since(Instant::now());
+    async fn make(&self, ends: Moment, until: Instant) -> Result<Lease, Failure> {
+        let span = ends.since(Moment::now());
         let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
         self.cluster.grant_lease(seconds, until).await
     }
 
     /// Makes a lease in the background, and forgets those that are of no use any more.
-    fn refill(self: &Arc<Self>, ends: Instant) {
+    fn refill(self: &Arc<Self>, ends: Moment) {
         if self.is_refilling.swap(true, Ordering::AcqRel) {
             return;
         }
         let leases = Arc::clone(self);
         tokio::spawn(async move {
-            let now = Instant::now();
-            match leases.make(ends, now + ENGINE_TIMEOUT).await {
+            let now = Moment::now();
+            match leases.make(ends, Instant::now() + ENGINE_TIMEOUT).await {
                 Ok(lease) => {
                     let mut pool = leases.pool.lock().await;
                     *pool = pool.split_off(&now);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::commit::{Committer, MAX_BATCH_CHANGES};
@@ -18,6 +18,7 @@ use super::members::ATTEMPT;
 use super::plan::{Group, Step, expiry, keeping};
 use super::record::Version;
 use crate::ENGINE_TIMEOUT;
+use crate::clock::Moment;
 
 /// How many transactions that remove may be under way.
 const MAX_FLIGHTS: usize = 2;
@@ -25,8 +26,8 @@ const MAX_FLIGHTS: usize = 2;
 /// After what time a removal is tried again. A little more than one try takes.
 const AGAIN: Duration = Duration::from_millis(1100);
 
-/// How long it sleeps when nothing is due.
-const IDLE: Duration = Duration::from_hours(1);
+/// How long it sleeps at most. Sleeping stands still while the machine is suspended, and lives do not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Ends lives until it is ended itself.
 pub(super) async fn run(committer: Arc<Committer>) {
@@ -39,7 +40,7 @@ pub(super) async fn run(committer: Arc<Committer>) {
         }
         let next = launch(&committer, &mut flights);
         tokio::select! {
-            () = sleep_until(next), if flights.len() < MAX_FLIGHTS => {}
+            () = sleep(next), if flights.len() < MAX_FLIGHTS => {}
             () = locks.sooner.notified() => {}
             Some(landed) = flights.join_next() => {
                 if let Ok(failed) = landed {
@@ -50,16 +51,16 @@ pub(super) async fn run(committer: Arc<Committer>) {
     }
 }
 
-/// Sends off what is due, and says when the next is.
-fn launch(committer: &Arc<Committer>, flights: &mut JoinSet<Option<String>>) -> Instant {
+/// Sends off what is due, and says for how long there is nothing more to do.
+fn launch(committer: &Arc<Committer>, flights: &mut JoinSet<Option<String>>) -> Duration {
     while flights.len() < MAX_FLIGHTS {
         let (due, next) = committer.locks.take_due(MAX_BATCH_CHANGES, AGAIN);
         if due.is_empty() {
-            return next.unwrap_or_else(|| Instant::now() + IDLE);
+            return next.map_or(LONGEST_SLEEP, |next| next.since(Moment::now()).min(LONGEST_SLEEP));
         }
         flights.spawn(end(Arc::clone(committer), due));
     }
-    Instant::now() + IDLE
+    LONGEST_SLEEP
 }
 
 /// Tries once to remove versions whose life is over. Returns what went wrong, if anything.

@@ -4,7 +4,7 @@
 //! who gets a lock. What this server knows of the locks ([`known`], [`table`]) is fed by a watch ([`watch`],
 //! [`events`]) and serves guesses, timers and lists. An act ([`acts`]) on a guess is planned ([`plan`]), queued with
 //! others ([`batch`]) and committed in one transaction ([`commit`], [`draft`], [`fates`], [`space`]). Lives are
-//! measured by the servers' own monotonic clocks and end by committed removals ([`life`]); leases are only a net
+//! measured by the servers' own boot-time clocks and end by committed removals ([`life`]); leases are only a net
 //! below ([`leases`]). No answer comes from memory: refusals and "there is none" come from a transaction or a
 //! linearizable read too.
 //!
@@ -53,6 +53,7 @@ use self::record::Me;
 use self::requests::Cluster;
 use self::watch::Follower;
 use crate::batch::Works;
+use crate::clock::Moment;
 use crate::{
     Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page,
     Store, StoreError,
@@ -89,7 +90,7 @@ impl EtcdStore {
     pub async fn open(config: &EtcdConfig) -> Result<Self, EtcdOpenError> {
         let me = Me {
             number: rand::random(),
-            started: Instant::now(),
+            started: Moment::now(),
         };
         let cluster = Arc::new(Cluster::new(Members::new(config)?));
         let locks = Arc::new(Locks::new(me));
@@ -159,7 +160,7 @@ impl Store for EtcdStore {
             }
             let more = page.len() > query.limit;
             page.truncate(query.limit);
-            let now = Instant::now();
+            let now = Moment::now();
             let locks = page.iter().map(|seen| seen.live(now)).collect();
             return Ok(Page { locks, more });
         }

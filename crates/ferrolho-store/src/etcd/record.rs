@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
+use crate::clock::Moment;
 use etcd_client::KeyValue;
 use ferrolho_core::{
     EventKind, FencingToken, Grant, Lock, Mark, Metadata, Owner, Principal, Reason, Resource, Timestamp, Ttl,
 };
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 /// The largest base. A revision is far below 2^52 too, so that tokens stay below 2^53.
 pub(super) const MAX_BASE: u64 = 1 << 52;
@@ -84,7 +84,7 @@ pub(super) struct Me {
     /// Drawn at its start.
     pub(super) number: u64,
     /// Where its clock counts from.
-    pub(super) started: Instant,
+    pub(super) started: Moment,
 }
 
 /// Who writes, and what it knows at the time.

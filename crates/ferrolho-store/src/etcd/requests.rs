@@ -18,6 +18,7 @@ use tracing::error;
 
 use super::failure::{Failure, Kind};
 use super::members::{Effort, MAX_ANSWER_BYTES, MemberIndex, Members};
+use crate::clock::Moment;
 
 /// How many locks one page of a whole reading holds.
 const PAGE: i64 = 500;
@@ -54,7 +55,7 @@ pub(super) struct Committed {
 pub(super) struct Lease {
     pub(super) id: i64,
     /// It does not end before this.
-    pub(super) ends: Instant,
+    pub(super) ends: Moment,
 }
 
 impl Cluster {
@@ -156,7 +157,7 @@ impl Cluster {
         let (asked, answer) = self
             .members
             .ask(Effort::Repeat, until, |client| async move {
-                let asked = Instant::now();
+                let asked = Moment::now();
                 let options = LeaseGrantOptions::new();
                 let answer = client.lease_client().grant(seconds, Some(options)).await?;
                 Ok((asked, answer))

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::{Live, Resource};
-use tokio::time::Instant;
-
 use super::leases::margin;
 use super::record::{Act, Me, Version};
+use crate::clock::Moment;
+use ferrolho_core::{Live, Resource};
 
 /// By how much the servers that did not write a version let the one that did go first, in milliseconds.
 const OTHERS_LATER_MILLIS: std::ops::Range<u64> = 100..300;
@@ -22,21 +21,21 @@ const OTHERS_LATER_MILLIS: std::ops::Range<u64> = 100..300;
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) version: Arc<Version>,
-    pub(super) ends: Instant,
+    pub(super) ends: Moment,
 }
 
 impl Seen {
     /// Whether its life is over, though its removal may not be committed yet.
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+    pub(super) fn is_overdue(&self, now: Moment) -> bool {
         self.ends <= now
     }
 
     /// The lock as it is reported.
-    pub(super) fn live(&self, now: Instant) -> Live {
+    pub(super) fn live(&self, now: Moment) -> Live {
         Live {
             lock: self.version.lock.clone(),
             mark: self.version.mark.clone(),
-            left: self.ends.saturating_duration_since(now),
+            left: self.ends.since(now),
         }
     }
 }
@@ -48,7 +47,7 @@ pub(super) struct Known {
     /// At which revision it was known to be gone, while the watch has not said so yet.
     pub(super) gone: Option<i64>,
     /// When its removal is due to be tried, or tried again.
-    pub(super) due: Instant,
+    pub(super) due: Moment,
     /// Its removal is being tried.
     pub(super) tried: bool,
 }
@@ -58,7 +57,7 @@ pub(super) struct Table {
     /// Everything up to here has been delivered by the watch.
     pub(super) revision: i64,
     pub(super) locks: BTreeMap<Resource, Known>,
-    pub(super) due: BTreeSet<(Instant, Resource)>,
+    pub(super) due: BTreeSet<(Moment, Resource)>,
     /// Versions of this server whose lease does not last.
     pub(super) thin: Vec<Arc<Version>>,
 }
@@ -72,7 +71,7 @@ impl Table {
 
     /// Takes in a version that was seen now, unless something newer is known.
     pub(super) fn see(&mut self, me: Me, version: Version, left: Option<Duration>) -> Seen {
-        let now = Instant::now();
+        let now = Moment::now();
         let resource = version.lock.resource.clone();
         let mut ends = now + left.unwrap_or(version.ttl.duration());
         if let Some(known) = self.locks.get(&resource) {
@@ -143,7 +142,7 @@ impl Table {
     pub(super) fn reschedule(
         &mut self,
         resource: &Resource,
-        due: Instant,
+        due: Moment,
         tried: bool,
     ) -> Option<Arc<Version>> {
         let known = self.locks.get_mut(resource)?;
@@ -167,7 +166,7 @@ mod tests {
     fn me() -> Me {
         Me {
             number: 1,
-            started: Instant::now(),
+            started: Moment::now(),
         }
     }
 
@@ -235,7 +234,7 @@ mod tests {
         for (by, later) in [(1, 0..1), (2, 100..300)] {
             let seen = table.see(me(), granted(i64::try_from(by).unwrap(), pen(by, LASTS)), None);
             let (due, _) = table.due.first().unwrap();
-            let wait = u64::try_from((*due - seen.ends).as_millis()).unwrap();
+            let wait = u64::try_from(due.since(seen.ends).as_millis()).unwrap();
             assert!(later.contains(&wait), "{wait} ms later");
         }
     }

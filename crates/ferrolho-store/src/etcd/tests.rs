@@ -15,7 +15,7 @@ use super::members::{Effort, Members};
 use super::record::{Act, Me, Pen, Record, Version};
 use super::requests::Cluster;
 use super::{EtcdConfig, EtcdStore, load};
-use crate::clock::wall_now;
+use crate::clock::{Moment, wall_now};
 use crate::{Attempt, FeedItem, Outcome, Store};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ async fn a_new_reading_tells_whether_anything_was_missed() {
     let config = config(&etcd);
     let me = Me {
         number: 1,
-        started: Instant::now(),
+        started: Moment::now(),
     };
     let cluster = Arc::new(Cluster::new(Members::new(&config).unwrap()));
     let committer = Committer::new(cluster, Keys::new(&config.prefix), Arc::new(Locks::new(me)), me);

@@ -44,6 +44,7 @@ mod soak;
 mod streams;
 mod supervisor;
 mod support;
+mod suspended;
 mod time;
 mod tls;
 mod token_file;
