@@ -29,15 +29,20 @@ pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
     Arc::new(PostgresStore::open(&config(url)).await.unwrap())
 }
 
-/// The next event on this resource of this kind, whatever else is told, gaps too.
-pub(crate) async fn told(feed: &mut Feed, kind: EventKind, name: &str) {
+fn is_told(item: &FeedItem, kind: EventKind, name: &str) -> bool {
+    let FeedItem::Events(events) = item else {
+        return false;
+    };
+    events
+        .iter()
+        .any(|event| event.kind == kind && event.resource.as_str() == name)
+}
+
+/// Waits until the feed brings what is wanted, whatever else it brings before.
+async fn brought(feed: &mut Feed, is_wanted: impl Fn(&FeedItem) -> bool) {
     let found = async {
         while let Some(item) = feed.next().await {
-            if let FeedItem::Events(events) = item
-                && events
-                    .iter()
-                    .any(|event| event.kind == kind && event.resource.as_str() == name)
-            {
+            if is_wanted(&item) {
                 return;
             }
         }
@@ -46,8 +51,20 @@ pub(crate) async fn told(feed: &mut Feed, kind: EventKind, name: &str) {
     timeout(PATIENCE, found).await.unwrap();
 }
 
-/// The next gap, whatever else is told.
+/// Waits for an event of this kind on this resource.
+pub(crate) async fn told(feed: &mut Feed, kind: EventKind, name: &str) {
+    brought(feed, |item| is_told(item, kind, name)).await;
+}
+
+/// Waits for a gap.
 pub(crate) async fn gap(feed: &mut Feed) {
-    let found = async { while !matches!(feed.next().await, Some(FeedItem::Gap)) {} };
-    timeout(PATIENCE, found).await.unwrap();
+    brought(feed, |item| matches!(item, FeedItem::Gap)).await;
+}
+
+/// Waits for an event, or a gap in which it may have been: the listener may have been back in time, or not.
+pub(crate) async fn told_or_missed(feed: &mut Feed, kind: EventKind, name: &str) {
+    brought(feed, |item| {
+        matches!(item, FeedItem::Gap) || is_told(item, kind, name)
+    })
+    .await;
 }
