@@ -102,10 +102,17 @@ impl Change {
 
     /// The reason that the event of the lock's end carries, if any.
     pub fn reason(&self) -> Option<Reason> {
-        match &self.cause {
-            Cause::Force(reason) => Some(reason.clone()),
-            Cause::Undo => Reason::new("its caller had left before the answer").ok(),
-            Cause::Acquire | Cause::Release | Cause::Renew => None,
+        self.cause.reason()
+    }
+}
+
+impl Cause {
+    /// The reason that those who watch are given, if there is any to give.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Force(reason) => Some(reason.clone()),
+            Self::Undo => Reason::new("its caller had left before the answer").ok(),
+            Self::Acquire | Self::Release | Self::Renew => None,
         }
     }
 }

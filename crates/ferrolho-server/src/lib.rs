@@ -1,5 +1,6 @@
 //! The lock service and its HTTP face.
 
+pub mod audit;
 pub mod auth;
 mod connection;
 mod http;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ferrolho_core::Ttl;
+use ferrolho_server::audit::Destination;
 use ferrolho_server::service::Limits;
 use ferrolho_server::{ConnectionLimits, Guard};
 use ferrolho_store::StoreUrl;
@@ -91,6 +92,9 @@ pub(crate) struct ServeArgs {
     /// How many threads serve requests [default: the cores but one, at least 1]
     #[arg(long, value_name = "THREADS", env = "FERROLHO_WORKER_THREADS")]
     worker_threads: Option<String>,
+    /// Note who acquired, released, lost and was refused what in this file, a JSON line for each; - is standard output
+    #[arg(long, value_name = "FILE", env = "FERROLHO_AUDIT_LOG")]
+    audit_log: Option<String>,
     /// How the log on standard error looks: text or json [default: text]
     #[arg(long, value_name = "FORMAT", env = "FERROLHO_LOG_FORMAT")]
     log_format: Option<String>,
@@ -123,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) connections: ConnectionLimits,
     pub(crate) body_timeout: Duration,
     pub(crate) worker_threads: usize,
+    /// Where the audit trail goes, if one is kept.
+    pub(crate) audit_log: Option<Destination>,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
 }
@@ -201,9 +207,18 @@ impl Config {
             tokens,
             body_timeout: settings.seconds("body_timeout_seconds", "10")?,
             worker_threads: settings.count("worker_threads", &default_workers().to_string())?,
+            audit_log: settings.optional::<PathBuf>("audit_log")?.map(destination),
             log_format: settings.parse("log_format", "text")?,
             log_level: settings.text("log_level", "info"),
         })
+    }
+}
+
+fn destination(path: PathBuf) -> Destination {
+    if path.as_os_str() == "-" {
+        Destination::StandardOutput
+    } else {
+        Destination::File(path)
     }
 }
 
@@ -236,6 +251,7 @@ impl Settings {
             ("head_timeout_seconds", &args.head_timeout_seconds),
             ("body_timeout_seconds", &args.body_timeout_seconds),
             ("worker_threads", &args.worker_threads),
+            ("audit_log", &args.audit_log),
             ("log_format", &args.log_format),
             ("log_level", &args.log_level),
         ];

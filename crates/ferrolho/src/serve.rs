@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ferrolho_server::audit::Audit;
 use ferrolho_server::auth::Authenticator;
 use ferrolho_server::service::Service;
 use ferrolho_server::{Http, HttpOptions, Tls};
@@ -62,17 +63,26 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
         None => None,
         Some((certificate, key)) => Some(Tls::from_files(certificate.clone(), key.clone())?),
     };
+    let audit = match &config.audit_log {
+        None => Audit::default(),
+        Some(destination) => Audit::start(destination.clone())?,
+    };
     let store = open(&config.store)
         .await
         .with_context(|| format!("cannot open {}", config.store))?;
-    let service = Service::start(Arc::clone(&store), config.limits);
+    let service = Service::start(Arc::clone(&store), config.limits, audit.clone());
     let options = HttpOptions {
         max_ttl: config.max_ttl,
         body_timeout: config.body_timeout,
         guard: config.guard.clone(),
         auth: Arc::clone(&auth),
     };
-    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, auth, tls.clone()));
+    tokio::spawn(reload_on_hangup(
+        signal(SignalKind::hangup())?,
+        auth,
+        tls.clone(),
+        audit.clone(),
+    ));
     let mut http = Http::new(Arc::clone(&service), options);
     let mut metrics = None;
     if let Some(listener) = metrics_listener {
@@ -110,14 +120,16 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
     };
     served.context("cannot serve")?;
     store.close().await;
+    tokio::task::spawn_blocking(move || audit.close()).await?;
     info!("stopped");
     Ok(())
 }
 
 /// Reads what may change while the server runs again, whenever it is told to (SIGHUP). What cannot be read leaves
 /// everything as it was.
-async fn reload_on_hangup(mut hangup: Signal, auth: Arc<Authenticator>, tls: Option<Tls>) {
+async fn reload_on_hangup(mut hangup: Signal, auth: Arc<Authenticator>, tls: Option<Tls>, audit: Audit) {
     while hangup.recv().await.is_some() {
+        audit.reopen();
         match auth.reload() {
             Ok(None) => {}
             Ok(Some(tokens)) => info!(tokens, "the tokens were read again"),

@@ -1,10 +1,11 @@
 //! A request on its way to its handler.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ferrolho_core::{Mark, Principal, Resource};
+use ferrolho_core::{Mark, Owner, Principal, Resource};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::Inner;
 use super::form::{Form, field_error};
 use super::problem::{Code, Problem};
+use crate::audit::{Asked, Origin};
 use crate::auth::Access;
 use crate::pipeline::Pipeline;
 use crate::service::Service;
@@ -27,6 +29,10 @@ pub(super) struct Call<'a> {
     pub(super) body: Incoming,
     pub(super) arrived: Instant,
     pub(super) pipeline: &'a Pipeline,
+    /// Its id, for logs.
+    pub(super) request_id: &'a str,
+    /// Where it came from.
+    pub(super) peer: SocketAddr,
     /// What the caller may do: nothing before it was asked who it is.
     pub(super) access: Access,
 }
@@ -49,10 +55,23 @@ impl<'a> Call<'a> {
         self.access.principal()
     }
 
-    /// Refuses a caller that may not acquire this lock.
-    pub(super) fn needs_acquire(&self, resource: &Resource) -> Result<(), Problem> {
-        allow(self.access.may_acquire(resource), || {
+    /// Which request this is, for the audit trail.
+    pub(super) fn origin(&self) -> Origin {
+        let audit = self.inner.service.audit();
+        audit.origin(self.request_id, self.peer, self.principal())
+    }
+
+    /// Refuses a caller that may not acquire this lock, for this owner.
+    pub(super) fn needs_acquire(&self, resource: &Resource, owner: &Owner) -> Result<(), Problem> {
+        let allowed = allow(self.access.may_acquire(resource), || {
             format!("acquire, renew or release {resource}")
+        });
+        allowed.map_err(|problem| {
+            problem.about(Asked {
+                resource: Some(resource.clone()),
+                owner: Some(owner.clone()),
+                token: None,
+            })
         })
     }
 

@@ -354,6 +354,11 @@ fn with_keys(known: &[&str]) -> String {
     }
 }
 
+/// The name of a lock in a path segment, if it can be one.
+pub(super) fn resource_in_path(segment: &str) -> Option<Resource> {
+    Resource::new(&decode(segment).ok()?).ok()
+}
+
 /// Decodes percent escapes once, strictly: each must be whole, and the result UTF-8.
 fn decode(text: &str) -> Result<String, Invalid> {
     let mut rest = text;

@@ -2,11 +2,12 @@
 
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::wire::{AcquireAnswer, Waiter, WaiterList};
-use ferrolho_core::{Lock, Resource};
+use ferrolho_core::{Claim, Lock, Resource};
 
 use super::call::{Call, allow};
 use super::problem::{Code, Problem, whole_seconds};
 use super::reply::Reply;
+use crate::audit::Asked;
 use crate::service::{AcquireRequest, Acquired, ReleaseRequest, RenewRequest, Renewal};
 
 const ACQUIRE_KEYS: [&str; 4] = ["owner", "ttl_seconds", "wait_seconds", "metadata"];
@@ -23,7 +24,7 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
     let key = call.key(&mut form);
     let fail_if_held = form.flag("fail_if_held");
     let (resource, holder, ttl) = form.finish((|| Some((resource?, holder?, ttl?)))())?;
-    call.needs_acquire(&resource)?;
+    call.needs_acquire(&resource, &holder.owner)?;
     let request = AcquireRequest {
         resources: vec![resource.clone()],
         holder,
@@ -32,6 +33,7 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
         metadata,
         key,
         arrived: call.arrived,
+        origin: call.origin(),
     };
     let (service, hurried) = call.let_go();
     match service.acquire_unless(hurried, request).await? {
@@ -70,16 +72,17 @@ pub(super) async fn delete_lock(mut call: Call<'_>, name: &str) -> Result<Reply,
     let resource = form.resource(name);
     let claim = form.claim(call.principal());
     let (resource, claim) = form.finish(resource.zip(claim))?;
-    call.needs_acquire(&resource)?;
+    call.needs_acquire(&resource, &claim.holder.owner)?;
     let request = ReleaseRequest {
         resource: resource.clone(),
-        claim,
+        claim: claim.clone(),
         arrived: call.arrived,
+        origin: call.origin(),
     };
     match call.inner.service.release(request).await? {
         ReleaseResult::Released => Ok(Reply::no_content()),
         ReleaseResult::NotFound => Err(not_found(&resource)),
-        ReleaseResult::Forbidden => Err(forbidden(&resource)),
+        ReleaseResult::Forbidden => Err(forbidden(&resource, &claim)),
     }
 }
 
@@ -90,17 +93,17 @@ pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, 
     let claim = form.claim(call.principal());
     let ttl = form.ttl(call.inner.options.max_ttl);
     let (resource, claim, ttl) = form.finish((|| Some((resource?, claim?, ttl?)))())?;
-    call.needs_acquire(&resource)?;
+    call.needs_acquire(&resource, &claim.holder.owner)?;
     let request = RenewRequest {
         resource: resource.clone(),
-        claim,
+        claim: claim.clone(),
         ttl,
         arrived: call.arrived,
     };
     match call.inner.service.renew(request).await? {
         Renewal::Renewed(lock) => Ok(Reply::ok(&lock)),
         Renewal::NotFound => Err(not_found(&resource)),
-        Renewal::Forbidden => Err(forbidden(&resource)),
+        Renewal::Forbidden => Err(forbidden(&resource, &claim)),
     }
 }
 
@@ -120,7 +123,10 @@ pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result
         format!("take {resource} away")
     })?;
     let service = &call.inner.service;
-    match service.force_release(&resource, reason, call.arrived).await? {
+    match service
+        .force_release(&resource, reason, call.arrived, call.origin())
+        .await?
+    {
         ReleaseResult::Released => Ok(Reply::no_content()),
         ReleaseResult::NotFound | ReleaseResult::Forbidden => Err(not_found(&resource)),
     }
@@ -160,9 +166,14 @@ fn not_found(resource: &Resource) -> Problem {
     )
 }
 
-fn forbidden(resource: &Resource) -> Problem {
+fn forbidden(resource: &Resource, claim: &Claim) -> Problem {
     Problem::new(
         Code::Forbidden,
         format!("{resource} is held by another owner, or by another grant."),
     )
+    .about(Asked {
+        resource: Some(resource.clone()),
+        owner: Some(claim.holder.owner.clone()),
+        token: claim.token,
+    })
 }

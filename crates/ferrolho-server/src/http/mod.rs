@@ -30,13 +30,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::Ttl;
+use ferrolho_core::{Principal, Ttl};
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use crate::audit::Refused;
 use crate::auth::{Access, Authenticator};
 use crate::pipeline::Pipeline;
 use crate::room::Seat;
@@ -154,11 +155,14 @@ impl Http {
             body,
             arrived,
             pipeline,
+            request_id: &request_id,
+            peer,
             access: Access::Nobody,
         };
         let is_open = route.endpoint().is_open() || self.part == Part::Metrics { is_open: true };
         let is_spare = matches!(seat, Seat::Spare(_));
-        let outcome = AssertUnwindSafe(dispatch(route, is_open, is_spare, call))
+        let mut principal = None;
+        let outcome = AssertUnwindSafe(dispatch(route, is_open, is_spare, call, &mut principal))
             .catch_unwind()
             .await;
         let reply = match outcome {
@@ -174,11 +178,39 @@ impl Http {
         };
         let reply = reply.unwrap_or_else(|problem| {
             self.inner.meters.problem(problem.code());
+            self.note_refusal(route, &method, &problem, principal.as_ref(), (&request_id, peer));
             problem.into_reply(&path, &request_id)
         });
         counted.answered(reply.status);
         log(&method, template, &reply, peer, &request_id, arrived);
         reply.into_response(&request_id)
+    }
+
+    /// Notes a refusal of right in the audit trail.
+    fn note_refusal(
+        &self,
+        route: Route<'_>,
+        method: &Method,
+        problem: &Problem,
+        principal: Option<&Principal>,
+        (request_id, peer): (&str, SocketAddr),
+    ) {
+        let audit = self.inner.service.audit();
+        let Some(mut asked) = problem.refused().filter(|_| audit.is_on()) else {
+            return;
+        };
+        if asked.resource.is_none() {
+            asked.resource = route.lock().and_then(form::resource_in_path);
+        }
+        let refused = Refused {
+            asked: &asked,
+            principal,
+            method: method.as_str(),
+            route: route.endpoint().template(),
+            status: problem.status(),
+            code: problem.code().as_str(),
+        };
+        audit.refused(&audit.origin(request_id, peer, principal.cloned()), &refused);
     }
 }
 
@@ -198,6 +230,7 @@ async fn dispatch(
     is_open: bool,
     is_spare: bool,
     mut call: Call<'_>,
+    principal: &mut Option<Principal>,
 ) -> Result<Reply, Problem> {
     if is_spare && !is_open {
         return Err(Problem::too_many_connections());
@@ -217,6 +250,7 @@ async fn dispatch(
         .check(&call.head, route.endpoint().is_page(), options.auth.is_off())?;
     if !is_open {
         call.identify()?;
+        *principal = call.principal();
     }
     // HEAD is GET; hyper leaves the body out of the answer.
     let method = if call.head.method == Method::HEAD {

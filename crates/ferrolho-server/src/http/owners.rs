@@ -6,6 +6,7 @@ use ferrolho_core::{Holder, Owner};
 use super::call::{Call, allow};
 use super::problem::{Code, Problem};
 use super::reply::Reply;
+use crate::audit::Asked;
 
 /// `POST /owners/{owner}/renew`: one heartbeat for all locks of an owner.
 pub(super) async fn renew_owner(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
@@ -43,6 +44,7 @@ pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply
             &holder,
             |resource| call.access.may_acquire(resource),
             call.arrived,
+            &call.origin(),
         )
         .await?;
     if released.is_empty() {
@@ -53,8 +55,14 @@ pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply
 
 /// The owner under the caller's principal. Only those of its locks are touched that the caller may acquire.
 fn holder(call: &Call<'_>, owner: Owner) -> Result<Holder, Problem> {
-    allow(call.access.may_acquire_some(), || {
+    let allowed = allow(call.access.may_acquire_some(), || {
         "renew or release locks".to_owned()
+    });
+    allowed.map_err(|problem| {
+        problem.about(Asked {
+            owner: Some(owner.clone()),
+            ..Asked::default()
+        })
     })?;
     Ok(Holder {
         owner,

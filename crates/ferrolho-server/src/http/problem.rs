@@ -6,6 +6,7 @@ use ferrolho_core::wire::{self, FieldError};
 use hyper::{Method, StatusCode};
 
 use super::reply::Reply;
+use crate::audit::Asked;
 use crate::auth::Unidentified;
 use crate::service::Refusal;
 
@@ -195,11 +196,13 @@ pub(super) struct Problem {
     code: Code,
     status: StatusCode,
     detail: String,
-    errors: Vec<FieldError>,
+    errors: Box<[FieldError]>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
     challenge: Option<&'static str>,
     limit: Option<&'static str>,
+    /// What a refusal was about, for the audit trail.
+    about: Option<Box<Asked>>,
 }
 
 /// How long a caller should stay away when the store is not there, in seconds.
@@ -211,18 +214,19 @@ impl Problem {
             code,
             status: StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             detail: detail.into(),
-            errors: Vec::new(),
+            errors: Box::default(),
             retry_after: None,
             allow: None,
             challenge: None,
             limit: None,
+            about: None,
         }
     }
 
     pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
         let said: Vec<String> = errors.iter().map(|error| error.message.clone()).collect();
         Self {
-            errors,
+            errors: errors.into(),
             ..Self::new(Code::ValidationFailed, format!("{}.", said.join("; ")))
         }
     }
@@ -272,6 +276,27 @@ impl Problem {
         self
     }
 
+    /// Notes what was asked for, for the audit trail.
+    pub(super) fn about(self, asked: Asked) -> Self {
+        Self {
+            about: Some(Box::new(asked)),
+            ..self
+        }
+    }
+
+    /// What was asked for, where it was refused for want of a right.
+    pub(super) fn refused(&self) -> Option<Asked> {
+        let is_refused = matches!(
+            self.code,
+            Code::Unauthorized | Code::Forbidden | Code::NotPermitted
+        );
+        is_refused.then(|| self.about.as_deref().cloned().unwrap_or_default())
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
     fn with_retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -290,7 +315,7 @@ impl Problem {
             instance: path.chars().take(1_000).collect(),
             code: self.code.as_str().to_owned(),
             request_id: request_id.to_owned(),
-            errors: self.errors,
+            errors: self.errors.into_vec(),
             limit: self.limit.map(str::to_owned),
         };
         let mut reply = Reply::json_as(self.status, "application/problem+json", &body);

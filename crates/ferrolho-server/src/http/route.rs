@@ -55,6 +55,18 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// The raw name of the lock that it is about.
+    pub(super) fn lock(self) -> Option<&'a str> {
+        match self {
+            Self::Lock(name)
+            | Self::Renew(name)
+            | Self::Release(name)
+            | Self::ForceRelease(name)
+            | Self::Waiters(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Which endpoint it is, whatever the name.
     pub(super) fn endpoint(self) -> Endpoint {
         match self {

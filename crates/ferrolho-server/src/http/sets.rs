@@ -31,7 +31,7 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
     let (resources, holder, ttl) = form.finish((|| Some((resources?, holder?, ttl?)))())?;
     resources
         .iter()
-        .try_for_each(|resource| call.needs_acquire(resource))?;
+        .try_for_each(|resource| call.needs_acquire(resource, &holder.owner))?;
     let request = AcquireRequest {
         resources,
         holder,
@@ -40,6 +40,7 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
         metadata,
         key,
         arrived: call.arrived,
+        origin: call.origin(),
     };
     let (service, hurried) = call.let_go();
     match service.acquire_unless(hurried, request).await? {

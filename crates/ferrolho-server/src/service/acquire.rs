@@ -92,8 +92,8 @@ impl Service {
         let work = {
             let service = Arc::clone(self);
             let (resources, grant) = (request.resources.clone(), grant.clone());
-            let not_after = request.arrived + LATEST_START;
-            Box::pin(async move { service.attempt(&resources, &grant, not_after).await })
+            let (origin, not_after) = (request.origin.clone(), request.arrived + LATEST_START);
+            Box::pin(async move { service.attempt(&resources, &grant, &origin, not_after).await })
         };
         let attended = Attended {
             work: Some(work),

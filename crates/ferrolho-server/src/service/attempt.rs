@@ -12,8 +12,10 @@ use ferrolho_store::{Attempt, Outcome, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::end::Ending;
 use super::told::Lost;
 use super::{Service, drive};
+use crate::audit::Origin;
 
 /// How long the outcome of an unknown attempt is looked for before the caller is told that it is unknown.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
@@ -56,6 +58,7 @@ impl Service {
         self: &Arc<Self>,
         resources: &[Resource],
         grant: &Grant,
+        origin: &Origin,
         not_after: Instant,
     ) -> Result<Attempted, Failure> {
         let mut undone = self.untold.undone_so_far(grant);
@@ -81,27 +84,32 @@ impl Service {
                 }
                 AcquireDecision::Changes(changes) => changes,
             };
-            let is_new = changes
+            let is_new: Vec<bool> = changes
                 .iter()
                 .map(|change| change.expected == Expected::Free)
                 .collect();
             undone = self.untold.undone_so_far(grant);
             match self.store.apply(Attempt { changes, not_after }).await {
-                Ok(Outcome::Applied(lives)) if self.untold.made(grant, undone) => {
-                    let lives = lives.into_iter().flatten().collect();
-                    return Ok(Attempted::Granted { lives, is_new });
-                }
-                Ok(Outcome::Applied(_)) => {
+                Ok(Outcome::Applied(lives)) => {
+                    let lives: Vec<Live> = lives.into_iter().flatten().collect();
+                    self.audit.granted(origin, &lives, &is_new);
+                    if self.untold.made(grant, undone) {
+                        return Ok(Attempted::Granted { lives, is_new });
+                    }
                     (undone, current) = self.look_while_undoing(resources, grant, not_after).await?;
                 }
                 Ok(Outcome::Stale(now)) => current = now,
                 Err(error @ StoreError::Unknown(_)) => match self.settle(resources, grant, None).await {
                     Some(lives) if self.untold.is_own(grant, undone) => {
+                        self.audit.granted(origin, &lives, &is_new);
                         return Ok(Attempted::Granted { lives, is_new });
                     }
                     // Another attempt under its key has made it.
                     Some(lives) => current = lives.into_iter().map(Some).collect(),
-                    None => return Err(Failure::Unknown(error)),
+                    None => {
+                        self.audit.granted_perhaps(origin, resources, grant);
+                        return Err(Failure::Unknown(error));
+                    }
                 },
                 Err(error) => return Err(Failure::NotDone(error)),
             }
@@ -208,12 +216,9 @@ impl Service {
         Box::pin(async move {
             for live in lives {
                 let until = Instant::now() + live.left;
-                let expected = Expected::Token(live.lock.fencing_token);
+                let ending = Ending::of(&live.lock, Cause::Undo, until);
                 while Instant::now() < until {
-                    match service
-                        .end(&live.lock.resource, &expected, &Cause::Undo, until)
-                        .await
-                    {
+                    match service.end(&ending).await {
                         Ok(_) => break,
                         Err(_) => sleep(drive::with_jitter(LOST_LOOK)).await,
                     }

@@ -56,6 +56,7 @@ async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
                 if let Some(ledger) = &service.ledger {
                     ledger.happened(&events);
                 }
+                service.audit.happened(&events);
                 service.bus.publish(&events);
                 service.react(&events);
             }
@@ -64,6 +65,7 @@ async fn follow_feed(service: Weak<Service>, mut feed: Feed) {
                 if let Some(ledger) = &service.ledger {
                     ledger.gap();
                 }
+                service.audit.gap();
                 service.bus.gap();
                 let contended = service.queues.lock().contended();
                 service.poke(&contended);
@@ -153,7 +155,10 @@ impl Service {
     async fn carry_out(self: Arc<Self>, attempt: Try) {
         let untold = self.untold.begin(&attempt.grant);
         let not_after = attempt.deadline + LATEST_START;
-        match self.attempt(&attempt.resources, &attempt.grant, not_after).await {
+        match self
+            .attempt(&attempt.resources, &attempt.grant, &attempt.origin, not_after)
+            .await
+        {
             Ok(Attempted::Granted { lives, .. } | Attempted::Repeated(lives)) => {
                 self.deliver(attempt, lives, untold).await;
             }
@@ -186,7 +191,10 @@ impl Service {
             };
             untold = self.untold.begin(&newer.grant);
             let not_after = newer.deadline + LATEST_START;
-            match self.attempt(&newer.resources, &newer.grant, not_after).await {
+            match self
+                .attempt(&newer.resources, &newer.grant, &newer.origin, not_after)
+                .await
+            {
                 Ok(Attempted::Granted { lives: again, .. } | Attempted::Repeated(again)) => {
                     (made, lives) = (newer, again);
                 }

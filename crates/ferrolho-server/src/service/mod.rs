@@ -30,6 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::audit::{Audit, Origin};
 pub use bus::{Subscription, Told};
 pub(crate) use metered::{FAILURES, StoreMeter};
 pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, End, Ends, Meters, WAIT_ENDS};
@@ -82,6 +83,8 @@ pub struct AcquireRequest {
     pub key: Option<Mark>,
     /// When the request came in.
     pub arrived: Instant,
+    /// Which request it was.
+    pub origin: Origin,
 }
 
 /// How an acquire ends.
@@ -107,6 +110,8 @@ pub struct ReleaseRequest {
     pub claim: Claim,
     /// When the request came in.
     pub arrived: Instant,
+    /// Which request it was.
+    pub origin: Origin,
 }
 
 /// A request to move a lock's end.
@@ -196,13 +201,14 @@ pub struct Service {
     ledger: Option<Arc<ledger::Ledger>>,
     meters: Meters,
     store_meter: Arc<StoreMeter>,
+    audit: Audit,
     shutting_down: watch::Sender<bool>,
 }
 
 impl Service {
     /// Starts the service on this store. Must be called inside a tokio runtime, on which its background tasks
     /// then run for as long as the service is in use.
-    pub fn start(store: Arc<dyn Store>, limits: Limits) -> Arc<Self> {
+    pub fn start(store: Arc<dyn Store>, limits: Limits, audit: Audit) -> Arc<Self> {
         let feed = store.changes();
         let store_meter = Arc::new(StoreMeter::default());
         let store = Arc::new(metered::Metered::new(store, Arc::clone(&store_meter)));
@@ -217,6 +223,7 @@ impl Service {
                 .map(|max_locks| Arc::new(ledger::Ledger::new(max_locks))),
             meters: Meters::default(),
             store_meter,
+            audit,
             shutting_down: watch::Sender::new(false),
         });
         drive::spawn_background(&service, feed);
@@ -275,6 +282,11 @@ impl Service {
         &self.store_meter
     }
 
+    /// Where it is noted who did what.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     /// What the engine has counted of its commits, where it does.
     pub(crate) fn commits(&self) -> Option<Arc<CommitMeter>> {
         self.store.commits()
@@ -303,8 +315,9 @@ impl Service {
         resource: &Resource,
         reason: Reason,
         arrived: Instant,
+        origin: Origin,
     ) -> Result<ReleaseResult, Refusal> {
-        self.force(resource, reason, arrived + LATEST_START).await
+        self.force(resource, reason, arrived + LATEST_START, origin).await
     }
 }
 

@@ -10,6 +10,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use super::{Refusal, ReleaseRequest, RenewRequest, Renewal, Service};
+use crate::audit::Origin;
 
 /// How many locks of an owner are listed at a time.
 const PAGE_LOCKS: usize = 1_000;
@@ -52,15 +53,18 @@ impl Service {
         holder: &Holder,
         is_meant: impl Fn(&Resource) -> bool,
         arrived: Instant,
+        origin: &Origin,
     ) -> Result<Vec<Resource>, Refusal> {
         let resources = self.held_by(holder, is_meant).await?;
         let releases = stream::iter(resources.into_iter().map(|resource| {
             let claim = any_grant_of(holder);
+            let origin = origin.clone();
             async move {
                 let request = ReleaseRequest {
                     resource: resource.clone(),
                     claim,
                     arrived,
+                    origin,
                 };
                 (resource, self.release(request).await)
             }

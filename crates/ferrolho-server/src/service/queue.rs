@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Limits, No, Reached, Verdict};
+use crate::audit::Origin;
 
 /// How long a place is kept after its last caller left.
 pub(super) const PLACE_KEPT: Duration = Duration::from_secs(5);
@@ -55,6 +56,7 @@ impl PlaceKey {
 pub(super) struct Request {
     pub(super) id: RequestId,
     pub(super) grant: Grant,
+    pub(super) origin: Origin,
     pub(super) wait: Wait,
     pub(super) deadline: Instant,
     pub(super) answer: oneshot::Sender<Verdict>,
@@ -109,6 +111,7 @@ pub(super) struct Try {
     pub(super) request: RequestId,
     pub(super) resources: Arc<[Resource]>,
     pub(super) grant: Grant,
+    pub(super) origin: Origin,
     pub(super) deadline: Instant,
 }
 
@@ -577,6 +580,7 @@ impl Place {
             request: newest.id,
             resources: self.key.resources.clone(),
             grant: newest.grant.clone(),
+            origin: newest.origin.clone(),
             deadline: newest.deadline,
         })
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ferrolho_core::rules::{self, RenewResult};
-use ferrolho_core::{Cause, Expected, Live};
+use ferrolho_core::{Cause, Live};
 use ferrolho_store::{Attempt, Outcome};
 use tokio::time::Instant;
 
+use super::end::Ending;
 use super::{LATEST_START, Refusal, RenewRequest, Renewal, Service, refuse};
 
 impl Service {
@@ -55,12 +56,8 @@ impl Service {
 
     async fn answer_renewed(self: &Arc<Self>, live: Live) -> Result<Renewal, Refusal> {
         if live.left.is_zero() {
-            let expected = Expected::Token(live.lock.fencing_token);
-            let until = Instant::now() + LATEST_START;
-            let ended = self
-                .end(&live.lock.resource, &expected, &Cause::Undo, until)
-                .await;
-            ended.map_err(|error| refuse(&error))?;
+            let ending = Ending::of(&live.lock, Cause::Undo, Instant::now() + LATEST_START);
+            self.end(&ending).await.map_err(|error| refuse(&error))?;
             return Err(Refusal::TooSlow);
         }
         Ok(Renewal::Renewed(live.lock))

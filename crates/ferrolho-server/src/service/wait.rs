@@ -78,6 +78,7 @@ impl Service {
         let waiting = Request {
             id,
             grant,
+            origin: request.origin.clone(),
             wait: request.wait,
             deadline: request.deadline(),
             answer: sender,

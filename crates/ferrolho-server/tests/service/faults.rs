@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::{Live, Resource};
+use ferrolho_server::audit::{Audit, Origin};
 use ferrolho_server::service::{Limits, Refusal, Service};
 use ferrolho_store::{
     Attempt, EngineTraits, Feed, Health, ListQuery, MemoryStore, Outcome, Page, Store, StoreError,
@@ -119,7 +120,11 @@ impl Store for Faulty {
 
 fn faulty_service(is_shared: bool) -> (Arc<Faulty>, Arc<Service>) {
     let store = Faulty::new(is_shared);
-    let service = Service::start(Arc::clone(&store) as Arc<dyn Store>, Limits::default());
+    let service = Service::start(
+        Arc::clone(&store) as Arc<dyn Store>,
+        Limits::default(),
+        Audit::default(),
+    );
     (store, service)
 }
 
@@ -274,6 +279,7 @@ async fn a_hand_over_that_fails_frees_nobody_and_loses_nobody() {
                     token: None,
                 },
                 arrived: tokio::time::Instant::now(),
+                origin: Origin::default(),
             })
             .await;
         assert_eq!(refused, Err(Refusal::Unavailable));

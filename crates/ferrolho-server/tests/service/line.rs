@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ferrolho_core::rules::ReleaseResult;
+use ferrolho_server::audit::Audit;
 use ferrolho_server::service::{Acquired, Limits, Refusal, Service};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -203,7 +204,7 @@ async fn limits_refuse_by_name() {
         waiters_per_resource: 2,
         ..Limits::default()
     };
-    let service = Service::start(memory(), limits);
+    let service = Service::start(memory(), limits, Audit::default());
     take(&service, "a", "r s t", 60).await.unwrap();
     let _waiting = [
         wait(&service, "b", "r", 1, 30).await,

@@ -1,6 +1,7 @@
 //! A limit on the locks of a principal, on two servers of one store.
 
 use ferrolho_core::Principal;
+use ferrolho_server::audit::Audit;
 use ferrolho_server::service::{AcquireRequest, Acquired, Limits, Refusal, Service};
 
 use crate::support::{memory, request, settle, stand};
@@ -27,12 +28,12 @@ async fn the_limit_is_one_for_all_servers_and_counts_who_waits() {
         locks_per_principal: Some(2),
         ..Limits::default()
     };
-    let one = Service::start(store.clone(), limits);
+    let one = Service::start(store.clone(), limits, Audit::default());
     settle().await;
     assert!(!is_refused(&one.acquire(of("p", "a", 0)).await));
     assert!(!is_refused(&one.acquire(of("q", "b", 0)).await));
     // This one begins when there are locks already.
-    let two = Service::start(store, limits);
+    let two = Service::start(store, limits, Audit::default());
     settle().await;
     let waiting = stand(&two, of("p", "b", 30)).await;
     assert!(is_refused(&two.acquire(of("p", "c", 0)).await));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::{Claim, Lock};
+use ferrolho_server::audit::{Audit, Origin};
 use ferrolho_server::service::{Acquired, Limits, ReleaseRequest, Service};
 use ferrolho_store::Store;
 use rand::rngs::StdRng;
@@ -45,7 +46,11 @@ async fn storm(seed: u64) -> Result<(), String> {
     let mut dice = StdRng::seed_from_u64(seed);
     // Every third store is one that others share, where looking costs as much as trying.
     let store = Faulty::new(seed % 3 == 2);
-    let service = Service::start(Arc::clone(&store) as Arc<dyn Store>, Limits::default());
+    let service = Service::start(
+        Arc::clone(&store) as Arc<dyn Store>,
+        Limits::default(),
+        Audit::default(),
+    );
     let scene = Arc::new(Scene {
         service: Arc::clone(&service),
         inside: Mutex::default(),
@@ -183,6 +188,7 @@ impl Scene {
                     token: Some(lock.fencing_token),
                 },
                 arrived: Instant::now(),
+                origin: Origin::default(),
             });
             let released = released.await;
             if matches!(released, Ok(ReleaseResult::NotFound | ReleaseResult::Forbidden))

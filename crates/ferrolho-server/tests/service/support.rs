@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ferrolho_core::rules::ReleaseResult;
 use ferrolho_core::{Claim, Holder, Lock, Mark, Owner, Resource, Timestamp, Ttl, Wait};
+use ferrolho_server::audit::{Audit, Origin};
 use ferrolho_server::service::{AcquireRequest, Acquired, Limits, Refusal, ReleaseRequest, Service};
 use ferrolho_store::MemoryStore;
 use ferrolho_store::clock::{Clock, TokioTime};
@@ -17,7 +18,7 @@ pub(crate) fn memory() -> Arc<MemoryStore> {
 }
 
 pub(crate) fn service() -> Arc<Service> {
-    Service::start(memory(), Limits::default())
+    Service::start(memory(), Limits::default(), Audit::default())
 }
 
 pub(crate) fn holder(owner: &str) -> Holder {
@@ -40,6 +41,7 @@ pub(crate) fn request(owner: &str, resources: &str, ttl: i128, wait: i128) -> Ac
         metadata: None,
         key: None,
         arrived: Instant::now(),
+        origin: Origin::default(),
     }
 }
 
@@ -96,6 +98,7 @@ pub(crate) async fn release(service: &Arc<Service>, owner: &str, name: &str) -> 
             token: None,
         },
         arrived: Instant::now(),
+        origin: Origin::default(),
     });
     released.await.unwrap()
 }

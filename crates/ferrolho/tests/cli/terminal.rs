@@ -407,7 +407,10 @@ fn list_counts_down_and_follows_changes() {
     // Only the renewed lock can have minutes left.
     until("the renewal is shown", || {
         let screen = person.seen();
-        screen.rsplit("w/a").next().is_some_and(|rest| rest.contains('m') && rest.contains("left"))
+        screen
+            .rsplit("w/a")
+            .next()
+            .is_some_and(|rest| rest.contains('m') && rest.contains("left"))
     });
     call("release", &[]);
     person.sees("nothing is held", 1);

@@ -188,7 +188,7 @@ fn flags_win_then_the_environment_then_the_file() {
 }
 
 /// Every setting, with a value that it does not take.
-const SETTINGS: [(&str, &str); 16] = [
+const SETTINGS: [(&str, &str); 17] = [
     ("listen", "nowhere"),
     ("store", "nowhere"),
     ("etcd_compact", "perhaps"),
@@ -203,6 +203,7 @@ const SETTINGS: [(&str, &str); 16] = [
     ("head_timeout_seconds", "long"),
     ("body_timeout_seconds", "long"),
     ("worker_threads", "many"),
+    ("audit_log", "/nowhere/audit_log"),
     ("log_format", "xml"),
     ("log_level", "a=b=c"),
 ];

@@ -7,6 +7,7 @@
 
 mod anti_patterns;
 mod attacks;
+mod audit;
 mod auth;
 mod away;
 mod bodies;

@@ -37,6 +37,7 @@ impl Collector for Snapshot {
         self.events(&mut page)?;
         self.store(&mut page)?;
         self.commits(&mut page)?;
+        self.audit(&mut page)?;
         process::write(&mut page)
     }
 }
@@ -56,6 +57,25 @@ impl Snapshot {
             "process_start_time_seconds",
             "When this process started, in seconds since 1970.",
             Some(self.inner.meters.started_at()),
+        )
+    }
+
+    fn audit(&self, page: &mut Page<'_>) -> fmt::Result {
+        let counts = self.inner.service.audit().counts();
+        page.counter(
+            "ferrolho_audit_lines",
+            "Lines noted for the audit trail.",
+            counts.noted,
+        )?;
+        page.counter(
+            "ferrolho_audit_lines_lost",
+            "Lines of the audit trail that found no room.",
+            counts.lost,
+        )?;
+        page.gauge(
+            "ferrolho_audit_failing",
+            "Whether the audit trail cannot be written now: 1 or 0.",
+            Some(u64::from(counts.is_failing)),
         )
     }
 

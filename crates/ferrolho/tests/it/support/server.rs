@@ -78,7 +78,12 @@ impl Server {
 
     /// Its file of tokens.
     pub(crate) fn token_file(&self) -> PathBuf {
-        self.dir.path().join("tokens")
+        self.path("tokens")
+    }
+
+    /// A file in the directory that it runs in.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// A server on this store, with these arguments and this environment.

@@ -48,7 +48,8 @@ impl OnStore for Server {
 
 impl OnStore for Pair {
     fn on_store(store: &str) -> Self {
-        (Server::on(store), Server::on(store))
+        let server = || Server::start_on(store, &["--audit-log", "audit"], &[]);
+        (server(), server())
     }
 }
 
