@@ -5,10 +5,13 @@ use std::time::Duration;
 use ferrolho_core::Timestamp;
 
 use crate::explain::{Refutation, refute};
-use crate::group::groups;
+use crate::group::{Group, alone, joined};
 use crate::search::{Found, search};
 use crate::state::Ends;
 use crate::{Call, Moment};
+
+/// By how many answers the beginnings grow that are looked at.
+const STEP_ANSWERS: usize = 100;
 
 /// How a history is judged.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +45,20 @@ pub enum Verdict {
 }
 
 impl Judge {
-    /// Whether some order of these calls explains all the answers, for each group of resources by itself.
+    /// Whether some order of these calls explains all the answers: for each resource alone, which nearly every fault
+    /// shows in the shortest way, and then for those together that sets join.
     pub fn check(&self, calls: &[Call]) -> Verdict {
         let (mut points, mut undecided) = (0, 0);
-        for group in groups(calls) {
-            match search(&group, self) {
-                Found::Order { points: looked_at } => points += looked_at,
-                Found::TooMuch => undecided += 1,
-                Found::None(_) => return Verdict::Refuted(Box::new(refute(&group, self))),
+        for group in alone(calls).into_iter().chain(joined(calls)) {
+            for beginning in beginnings(&group) {
+                match search(&beginning, self) {
+                    Found::Order { points: looked_at } => points += looked_at,
+                    Found::None(_) => return Verdict::Refuted(Box::new(refute(&beginning, self))),
+                    Found::TooMuch => {
+                        undecided += 1;
+                        break;
+                    }
+                }
             }
         }
         match undecided {
@@ -78,4 +87,11 @@ impl Judge {
             latest: Some(exact),
         })
     }
+}
+
+/// Longer and longer beginnings of the group, and then all of it: the more calls follow a fault, the more there is to
+/// try behind it, all of it in vain.
+fn beginnings(group: &Group) -> impl Iterator<Item = Group> {
+    let ends = group.ends().into_iter().skip(STEP_ANSWERS).step_by(STEP_ANSWERS);
+    ends.map(|end| group.until(end)).chain([group.clone()])
 }

@@ -5,10 +5,13 @@ use std::fmt;
 use crate::group::{Group, Op};
 use crate::search::{Found, search};
 use crate::state::Point;
-use crate::{Answer, Call, Judge, Moment};
+use crate::{Answer, Call, Judge};
 
 /// How many calls before the one that cannot be explained are shown.
 const SHOWN_CALLS: usize = 24;
+
+/// What part of the whole effort may be spent on seeing whether one call can be left out.
+const SHORTENING_EFFORT: usize = 100;
 
 /// A history that no order explains: the shortest beginning of it, without the looks and refusals that it does not
 /// take.
@@ -23,13 +26,16 @@ pub struct Refutation {
 /// Shortens a group that has no order.
 pub(crate) fn refute(group: &Group, judge: &Judge) -> Refutation {
     let mut shortest = shortest_beginning(group, judge);
-    leave_out(&mut shortest, judge);
+    let quick = Judge {
+        effort_points: judge.effort_points / SHORTENING_EFFORT,
+        ..*judge
+    };
+    leave_out(&mut shortest, &quick);
     let before = match search(&shortest, judge) {
         Found::None(ends) => ends.iter().map(|point| describe(point, &shortest)).collect(),
         Found::Order { .. } | Found::TooMuch => Vec::new(),
     };
     let mut calls: Vec<Call> = shortest.ops.into_iter().map(|op| op.call).collect();
-    calls.sort_by_key(|call| (call.answer == Answer::Unknown, call.end));
     calls.sort_by_key(|call| call.end.unwrap_or(call.start));
     Refutation { calls, before }
 }
@@ -40,14 +46,7 @@ fn has_no_order(group: &Group, judge: &Judge) -> bool {
 
 /// A beginning without an order makes every longer one have none, so the shortest is found by halves.
 fn shortest_beginning(group: &Group, judge: &Judge) -> Group {
-    let mut ends: Vec<Moment> = group
-        .ops
-        .iter()
-        .filter(|op| !op.is_optional)
-        .map(|op| op.latest)
-        .collect();
-    ends.sort_unstable();
-    ends.dedup();
+    let ends = group.ends();
     let first = ends.partition_point(|end| !has_no_order(&group.until(*end), judge));
     ends.get(first)
         .map_or_else(|| group.clone(), |end| group.until(*end))
@@ -113,11 +112,7 @@ fn describe(point: &Point, group: &Group) -> String {
                 )
             }
         });
-    format!(
-        "{:.6}: {}",
-        point.now.as_secs_f64(),
-        locks.collect::<Vec<_>>().join("; ")
-    )
+    locks.collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Display for Refutation {

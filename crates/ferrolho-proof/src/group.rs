@@ -1,9 +1,10 @@
-//! Histories taken apart: resources that no set joins have nothing to do with each other.
+//! Histories taken apart: by resource, and by what sets join. Resources that no set joins have nothing to do with each
+//! other; of those that one joins, each must still be explained alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ferrolho_core::Resource;
+use ferrolho_core::{FencingToken, Holder, Resource};
 
 use crate::{Answer, Ask, Call, Moment};
 
@@ -36,8 +37,38 @@ pub(crate) struct Op {
     pub(crate) shares_place: bool,
 }
 
-/// Takes a history apart.
-pub(crate) fn groups(calls: &[Call]) -> Vec<Group> {
+/// The calls on each resource alone.
+pub(crate) fn alone(calls: &[Call]) -> Vec<Group> {
+    let mut by_resource: BTreeMap<&Resource, Vec<Op>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| says_something(call)) {
+        for (nth, resource) in call.ask.resources().iter().enumerate() {
+            by_resource
+                .entry(resource)
+                .or_default()
+                .push(part(call, nth, resource));
+        }
+    }
+    by_resource.into_values().map(|ops| Group::new(1, ops)).collect()
+}
+
+/// What a call says of one of its resources.
+fn part(call: &Call, nth: usize, resource: &Resource) -> Op {
+    let mut op = Op::new(call.clone(), vec![0]);
+    if let Ask::Acquire { resources, .. } = &mut op.call.ask
+        && resources.len() > 1
+    {
+        *resources = vec![resource.clone()];
+        if let Answer::Granted(locks) = &mut op.call.answer {
+            *locks = locks.get(nth).cloned().into_iter().collect();
+        }
+        // That a set was refused says nothing of any one of its resources, though it may have stood in line for it.
+        op.is_refused_by_line = true;
+    }
+    op
+}
+
+/// The calls on resources that sets join, directly or over others.
+pub(crate) fn joined(calls: &[Call]) -> Vec<Group> {
     let said: Vec<&Call> = calls.iter().filter(|call| says_something(call)).collect();
     let mut joined = Joined::default();
     for call in &said {
@@ -58,6 +89,7 @@ pub(crate) fn groups(calls: &[Call]) -> Vec<Group> {
     }
     by_root
         .into_values()
+        .filter(|(places, _)| places.len() > 1)
         .map(|(places, ops)| Group::new(places.len(), ops))
         .collect()
 }
@@ -83,11 +115,19 @@ impl Group {
         for (index, op) in ops.iter_mut().enumerate() {
             let Some(own) = Line::of(op) else { continue };
             let meets = |(_, line): &&(usize, Line)| own.meets(line);
-            op.is_refused_by_line = lines.iter().filter(meets).any(|(_, line)| line.waits);
+            op.is_refused_by_line |= lines.iter().filter(meets).any(|(_, line)| line.waits);
             let is_twin = |(other, line): &(usize, Line)| *other != index && line.owner == own.owner;
             op.shares_place = own.waits && lines.iter().filter(meets).any(is_twin);
         }
         Self { resources, ops }
+    }
+
+    /// The moments at which calls were answered, in order.
+    pub(crate) fn ends(&self) -> Vec<Moment> {
+        let answered = self.ops.iter().filter(|op| !op.is_optional);
+        let mut ends: Vec<Moment> = answered.map(|op| op.latest).collect();
+        ends.sort_unstable();
+        ends
     }
 
     /// As it looked at this moment: what was not answered yet is open, and what had not begun is not there.
@@ -121,10 +161,34 @@ impl Op {
     }
 }
 
+impl Op {
+    /// Whether it must have its place in the order. What was refused because of a line says nothing of the lock.
+    pub(crate) fn has_to_come(&self) -> bool {
+        let says_nothing = self.call.answer == Answer::Held && self.is_refused_by_line;
+        !self.is_optional && !says_nothing
+    }
+
+    /// Whether it need not have happened: nobody knows, or it may have been granted though it was refused.
+    pub(crate) fn may_come(&self) -> bool {
+        self.is_optional || !self.has_to_come() && self.shares_place
+    }
+
+    /// The token that the lock of this slot was seen to have.
+    pub(crate) fn token(&self, slot: usize) -> Option<FencingToken> {
+        let nth = self.slots.iter().position(|own| *own == slot)?;
+        match (&self.call.answer, &self.call.ask) {
+            (Answer::Granted(locks), _) => Some(locks.get(nth)?.fencing_token),
+            (Answer::Renewed(lock) | Answer::Found(lock), _) => Some(lock.fencing_token),
+            (Answer::Released, Ask::Release { claim, .. }) => claim.token,
+            _ => None,
+        }
+    }
+}
+
 /// An acquire, as others in the same queues see it.
 struct Line {
     slots: Vec<usize>,
-    owner: ferrolho_core::Holder,
+    owner: Holder,
     waits: bool,
     from: Moment,
     to: Moment,

@@ -1,11 +1,16 @@
 //! The search for an order: Wing and Gong's, with Lowe's memory of what was tried.
 //!
-//! A call may come next when no other call that is still missing ended before it began. Calls without an answer may
-//! come at any later time, or never. Of two ways to the same set of calls and the same locks the one that is there
-//! earlier can do whatever the other can, so the later one is not followed. (Sources: Wing and Gong, "Testing and
-//! verifying concurrent objects", 1993; Lowe, "Testing for linearizability", 2017.)
+//! A call may come next when no other call on its resources that is still missing ended before it began, or saw a lower
+//! token, for tokens only rise. It is enough to look at the calls on one resource, and on those that sets join with it just then: whatever else happens has
+//! nothing to do with them. Calls without an answer may come at any later time, or never; one is only tried right
+//! before a call that sees what it did. Of two ways to the same set of calls and the same locks the one that is there
+//! earlier can do whatever the other can, so the later one is not followed.
+//! (Sources: Wing and Gong, "Testing and verifying concurrent objects", 1993; Herlihy and Wing, "Linearizability",
+//! 1990, on its locality; Lowe, "Testing for linearizability", 2017.)
 
 use std::collections::HashMap;
+
+use ferrolho_core::FencingToken;
 
 use crate::group::{Group, Op};
 use crate::state::{Point, State};
@@ -24,6 +29,9 @@ pub(crate) enum Found {
     /// There is none. The longest orders end in these points.
     None(Vec<Point>),
 }
+
+/// How many of the points are kept that the longest orders end in.
+const ENDS_KEPT: usize = 8;
 
 /// Which calls have taken effect.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -45,57 +53,89 @@ impl Taken {
     }
 }
 
-struct Config {
+/// A beginning of an order.
+#[derive(Clone)]
+struct Beginning {
     taken: Taken,
     /// How many of those that were answered.
     answered: usize,
-    /// All those that were answered before this one are taken.
-    first: usize,
+    /// For each slot how many of its answered calls are taken without a hole: by their start, and by their token.
+    firsts: Vec<(usize, usize)>,
+    /// A call without an answer that was taken just now: the next one must see what it did.
+    unseen: Option<usize>,
     point: Point,
 }
 
-/// How many of the points are kept that the longest orders end in.
-const ENDS_KEPT: usize = 8;
+/// What is the same throughout a search.
+struct Search<'a> {
+    ops: &'a [Op],
+    judge: &'a Judge,
+    /// The answered calls on each slot, by their start.
+    answered: Vec<Vec<usize>>,
+    /// Those of them that saw a token, by it.
+    by_token: Vec<Vec<(FencingToken, usize)>>,
+    /// Those that may come or not.
+    open: Vec<usize>,
+}
 
 /// Looks for an order of the group's calls that explains their answers.
 pub(crate) fn search(group: &Group, judge: &Judge) -> Found {
     let ops = &group.ops;
-    let wanted = ops.iter().filter(|op| !op.is_optional).count();
-    let optional: Vec<usize> = (0..ops.len()).filter(|index| ops[*index].is_optional).collect();
-    let mut stack = vec![Config {
+    let on = |slot| {
+        let is_on = move |index: &usize| ops[*index].has_to_come() && ops[*index].slots.contains(&slot);
+        (0..ops.len()).filter(is_on)
+    };
+    let by_token = |slot| {
+        let mut seen: Vec<_> = on(slot)
+            .filter_map(|index| Some((ops[index].token(slot)?, index)))
+            .collect();
+        seen.sort_unstable();
+        seen
+    };
+    let search = Search {
+        ops,
+        judge,
+        answered: (0..group.resources).map(|slot| on(slot).collect()).collect(),
+        by_token: (0..group.resources).map(by_token).collect(),
+        open: (0..ops.len()).filter(|index| ops[*index].may_come()).collect(),
+    };
+    let wanted = ops.iter().filter(|op| op.has_to_come()).count();
+    let mut stack = vec![Beginning {
         taken: Taken::none(ops.len()),
         answered: 0,
-        first: 0,
+        firsts: vec![(0, 0); group.resources],
+        unseen: None,
         point: Point::start(group.resources),
     }];
-    let mut seen: HashMap<(Taken, State), Moment> = HashMap::new();
+    let mut seen: HashMap<(Taken, Option<usize>, State), Vec<Moment>> = HashMap::new();
     let (mut longest, mut ends) = (0, Vec::new());
     let mut points = 0;
-    while let Some(config) = stack.pop() {
-        if config.answered == wanted {
+    while let Some(beginning) = stack.pop() {
+        if beginning.answered == wanted {
             return Found::Order { points };
         }
         points += 1;
         if points > judge.effort_points {
             return Found::TooMuch;
         }
-        if config.answered > longest {
-            (longest, ends) = (config.answered, Vec::new());
+        if beginning.answered > longest {
+            (longest, ends) = (beginning.answered, Vec::new());
         }
-        if config.answered == longest && ends.len() < ENDS_KEPT {
-            ends.push(config.point.clone());
+        if beginning.answered == longest && beginning.unseen.is_none() && ends.len() < ENDS_KEPT {
+            ends.push(beginning.point.clone());
         }
-        let next = candidates(ops, &optional, &config);
-        // The last that is pushed is tried first: answered calls before others, and the first to end before the rest.
-        for index in next.into_iter().rev() {
-            for point in config.point.after(&ops[index], judge).into_iter().rev() {
-                let follower = config.followed_by(ops, index, point);
-                let key = (follower.taken.clone(), follower.point.state.clone());
-                let now = follower.point.now;
-                match seen.get(&key) {
-                    Some(earlier) if *earlier <= now => continue,
-                    _ => seen.insert(key, now),
-                };
+        // The last that is pushed is tried first.
+        for follower in search.followers(&beginning).into_iter().rev() {
+            let key = (
+                follower.taken.clone(),
+                follower.unseen,
+                follower.point.state.clone(),
+            );
+            let nows = &follower.point.nows;
+            let is_late =
+                |earlier: &Vec<Moment>| earlier.iter().zip(nows).all(|(earlier, now)| earlier <= now);
+            if !seen.get(&key).is_some_and(is_late) {
+                seen.insert(key, nows.clone());
                 stack.push(follower);
             }
         }
@@ -103,37 +143,143 @@ pub(crate) fn search(group: &Group, judge: &Judge) -> Found {
     Found::None(ends)
 }
 
-/// The calls that may come next, the most promising first.
-fn candidates(ops: &[Op], optional: &[usize], config: &Config) -> Vec<usize> {
-    let mut horizon = Moment::MAX;
-    let mut next = Vec::new();
-    for (index, op) in ops.iter().enumerate().skip(config.first) {
-        if op.call.start > horizon {
-            break;
-        }
-        if !op.is_optional && !config.taken.has(index) {
-            horizon = horizon.min(op.latest);
-            next.push(index);
-        }
-    }
-    next.sort_by_key(|index| ops[*index].latest);
-    let may_come = |index: &&usize| {
-        let op = &ops[**index];
-        op.call.start <= horizon && config.point.now <= op.latest && !config.taken.has(**index)
-    };
-    next.extend(optional.iter().filter(may_come));
-    next
+/// The answered calls on a slot that may come next, and what bounds them: the first end and the lowest token among
+/// those that are missing.
+struct Front {
+    calls: Vec<usize>,
+    horizon: Moment,
+    token: Option<FencingToken>,
 }
 
-impl Config {
-    fn followed_by(&self, ops: &[Op], index: usize, point: Point) -> Self {
-        let taken = self.taken.with(index);
-        let is_open = |index: &usize| !ops[*index].is_optional && !taken.has(*index);
-        Self {
-            answered: self.answered + usize::from(!ops[index].is_optional),
-            first: (self.first..ops.len()).find(is_open).unwrap_or(ops.len()),
-            point,
-            taken,
+impl Search<'_> {
+    /// The beginnings that are one call longer, the most promising first.
+    fn followers(&self, beginning: &Beginning) -> Vec<Beginning> {
+        let fronts: Vec<Front> = (0..self.answered.len())
+            .map(|slot| self.front(slot, beginning))
+            .collect();
+        let slots = self.smallest_cluster(&fronts, beginning);
+        let may_be_next = |index: &usize| {
+            let op = &self.ops[*index];
+            let unseen = beginning.unseen.map(|unseen| &self.ops[unseen]);
+            let is_before_all = |slot: &usize| {
+                let front = &fronts[*slot];
+                op.call.start <= front.horizon
+                    && (op.token(*slot).zip(front.token)).is_none_or(|(token, lowest)| token <= lowest)
+            };
+            op.slots.iter().all(is_before_all)
+                && unseen.is_none_or(|unseen| unseen.slots.iter().any(|slot| op.slots.contains(slot)))
+        };
+        let mut next: Vec<usize> = slots
+            .iter()
+            .flat_map(|slot| &fronts[*slot].calls)
+            .copied()
+            .collect();
+        next.sort_by_key(|index| (self.ops[*index].latest, *index));
+        next.dedup();
+        let is_open_here = |index: &&usize| {
+            let op = &self.ops[**index];
+            beginning.may_take(**index, op) && op.slots.iter().any(|slot| slots.contains(slot))
+        };
+        next.extend(self.open.iter().filter(is_open_here));
+        next.retain(may_be_next);
+        next.into_iter()
+            .flat_map(|index| self.taking(beginning, index))
+            .collect()
+    }
+
+    fn front(&self, slot: usize, beginning: &Beginning) -> Front {
+        let (by_start, by_token) = beginning.firsts[slot];
+        let mut front = Front {
+            calls: Vec::new(),
+            horizon: Moment::MAX,
+            token: self.by_token[slot].get(by_token).map(|(token, _)| *token),
+        };
+        for index in &self.answered[slot][by_start..] {
+            let op = &self.ops[*index];
+            if op.call.start > front.horizon {
+                break;
+            }
+            if !beginning.taken.has(*index) {
+                front.horizon = front.horizon.min(op.latest);
+                front.calls.push(*index);
+            }
         }
+        front
+    }
+
+    /// The slots whose calls are looked at now: as few as can be, and those where a call ended first.
+    fn smallest_cluster(&self, fronts: &[Front], beginning: &Beginning) -> Vec<usize> {
+        if let Some(unseen) = beginning.unseen {
+            return self.cluster(self.ops[unseen].slots.clone(), fronts, beginning);
+        }
+        (0..fronts.len())
+            .filter(|slot| !fronts[*slot].calls.is_empty())
+            .map(|slot| self.cluster(vec![slot], fronts, beginning))
+            .min_by_key(|slots| {
+                let horizon = slots.iter().map(|slot| fronts[*slot].horizon).min();
+                (slots.len(), horizon)
+            })
+            .unwrap_or_default()
+    }
+
+    /// These slots, and those that calls which may come next join with them.
+    fn cluster(&self, mut slots: Vec<usize>, fronts: &[Front], beginning: &Beginning) -> Vec<usize> {
+        let mut done = 0;
+        while let Some(slot) = slots.get(done).copied() {
+            done += 1;
+            let horizon = fronts[slot].horizon;
+            let is_open_here = |index: &&usize| {
+                let op = &self.ops[**index];
+                beginning.may_take(**index, op) && op.slots.contains(&slot) && op.call.start <= horizon
+            };
+            for index in fronts[slot]
+                .calls
+                .iter()
+                .chain(self.open.iter().filter(is_open_here))
+            {
+                for joined in &self.ops[*index].slots {
+                    if !slots.contains(joined) {
+                        slots.push(*joined);
+                    }
+                }
+            }
+        }
+        slots
+    }
+
+    fn taking(&self, beginning: &Beginning, index: usize) -> Vec<Beginning> {
+        let op = &self.ops[index];
+        let unseen = beginning.unseen.map(|unseen| &self.ops[unseen]);
+        let points = beginning.point.after(op, unseen, self.judge);
+        let taken = beginning.taken.with(index);
+        let mut firsts = beginning.firsts.clone();
+        for slot in &op.slots {
+            let (by_start, by_token) = &mut firsts[*slot];
+            let calls = &self.answered[*slot];
+            while calls.get(*by_start).is_some_and(|index| taken.has(*index)) {
+                *by_start += 1;
+            }
+            let calls = &self.by_token[*slot];
+            while calls.get(*by_token).is_some_and(|(_, index)| taken.has(*index)) {
+                *by_token += 1;
+            }
+        }
+        points
+            .into_iter()
+            .map(|point| Beginning {
+                taken: taken.clone(),
+                answered: beginning.answered + usize::from(op.has_to_come()),
+                firsts: firsts.clone(),
+                unseen: op.may_come().then_some(index),
+                point,
+            })
+            .collect()
+    }
+}
+
+impl Beginning {
+    /// Whether this call without an answer may still be taken.
+    fn may_take(&self, index: usize, op: &Op) -> bool {
+        !self.taken.has(index) && op.slots.iter().all(|slot| self.point.nows[*slot] <= op.latest)
     }
 }

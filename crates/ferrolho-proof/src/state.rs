@@ -48,10 +48,12 @@ pub(crate) struct Ends {
     pub(crate) latest: Option<Moment>,
 }
 
-/// A point of an order: the locks, and the earliest moment that it can be.
+/// A point of an order: the locks, and for each the moment of the last call that touched it, as early as can be.
+///
+/// Calls on different resources have nothing to do with each other, so there is no moment for all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
-    pub(crate) now: Moment,
+    pub(crate) nows: Vec<Moment>,
     pub(crate) state: State,
 }
 
@@ -59,43 +61,62 @@ impl Point {
     /// The beginning: no lock, and no token was ever drawn.
     pub(crate) fn start(resources: usize) -> Self {
         Self {
-            now: Moment::ZERO,
+            nows: vec![Moment::ZERO; resources],
             state: State {
                 slots: vec![Slot::default(); resources],
             },
         }
     }
 
-    /// The points that this call may lead to, if it is answered as it was. None when it cannot happen here.
-    pub(crate) fn after(&self, op: &Op, judge: &Judge) -> Vec<Point> {
-        let mut here = self.clone();
-        here.now = self.now.max(op.call.start);
-        if here.now > op.latest {
+    /// The points that this call may lead to, if it is answered as it was. None when it cannot happen here. It has
+    /// to see what `unseen` did, the call without an answer that came right before it.
+    pub(crate) fn after(&self, op: &Op, unseen: Option<&Op>, judge: &Judge) -> Vec<Point> {
+        let touched = op.slots.iter().map(|slot| self.nows[*slot]);
+        let now = touched.fold(op.call.start, Moment::max);
+        if now > op.latest {
             return Vec::new();
         }
-        let mut worlds = vec![here];
+        let mut worlds = vec![World {
+            now,
+            state: self.state.clone(),
+        }];
         for slot in &op.slots {
+            let is_unseen_grant =
+                |unseen: &Op| matches!(unseen.call.ask, Ask::Acquire { .. }) && unseen.slots.contains(slot);
+            let may_be_over = !unseen.is_some_and(is_unseen_grant);
             worlds = worlds
                 .into_iter()
-                .flat_map(|world| world.alive_or_over(*slot, op.latest, judge))
+                .flat_map(|world| world.alive_or_over(*slot, may_be_over, op.latest, judge))
                 .collect();
         }
         // A later slot may have moved the moment on.
         worlds.retain(|world| op.slots.iter().all(|slot| world.may_be_alive(*slot, judge)));
-        let mut points: Vec<Point> = worlds
-            .iter()
-            .flat_map(|world| Step { world, op, judge }.take())
-            .collect();
-        if op.call.answer == Answer::Held && op.is_refused_by_line {
-            let mut refused = self.clone();
-            refused.now = refused.now.max(op.call.start);
-            points.push(refused);
-        }
-        points
+        let steps = worlds.iter().flat_map(|world| Step { world, op, judge }.take());
+        steps.map(|world| self.touched(op, world)).collect()
     }
 
-    fn alive_or_over(self, slot: usize, latest: Moment, judge: &Judge) -> Vec<Point> {
-        let Some(held) = &self.state.slots[slot].held else {
+    fn touched(&self, op: &Op, world: World) -> Self {
+        let mut nows = self.nows.clone();
+        for slot in &op.slots {
+            nows[*slot] = world.now;
+        }
+        Self {
+            nows,
+            state: world.state,
+        }
+    }
+}
+
+/// The locks at the moment of a call.
+#[derive(Clone, Debug)]
+struct World {
+    now: Moment,
+    state: State,
+}
+
+impl World {
+    fn alive_or_over(self, slot: usize, may_be_over: bool, latest: Moment, judge: &Judge) -> Vec<World> {
+        let Some(held) = self.state.slots[slot].held.as_ref().filter(|_| may_be_over) else {
             return vec![self];
         };
         let over_at = if held.is_told {
@@ -123,13 +144,13 @@ impl Point {
 
 /// A call that is about to take effect in a world where it is settled what is alive.
 struct Step<'a> {
-    world: &'a Point,
+    world: &'a World,
     op: &'a Op,
     judge: &'a Judge,
 }
 
 impl Step<'_> {
-    fn take(&self) -> Vec<Point> {
+    fn take(&self) -> Vec<World> {
         match &self.op.call.ask {
             Ask::Acquire { resources, grant, .. } => self.acquire(resources, grant),
             Ask::Renew { claim, ttl, .. } => self.renew(claim, *ttl),
@@ -147,18 +168,18 @@ impl Step<'_> {
         &self.world.state.slots[self.op.slots[nth]]
     }
 
-    fn unchanged(&self) -> Vec<Point> {
+    fn unchanged(&self) -> Vec<World> {
         vec![self.world.clone()]
     }
 
     /// The world with the first of the call's slots like this.
-    fn with(&self, slot: Slot) -> Vec<Point> {
-        let mut point = self.world.clone();
-        point.state.slots[self.op.slots[0]] = slot;
-        vec![point]
+    fn with(&self, slot: Slot) -> Vec<World> {
+        let mut world = self.world.clone();
+        world.state.slots[self.op.slots[0]] = slot;
+        vec![world]
     }
 
-    fn acquire(&self, resources: &[Resource], grant: &Grant) -> Vec<Point> {
+    fn acquire(&self, resources: &[Resource], grant: &Grant) -> Vec<World> {
         let lives: Vec<Option<Live>> = resources
             .iter()
             .enumerate()
@@ -176,8 +197,8 @@ impl Step<'_> {
         }
     }
 
-    fn granted(&self, grant: &Grant, locks: &[Lock]) -> Vec<Point> {
-        let mut point = self.world.clone();
+    fn granted(&self, grant: &Grant, locks: &[Lock]) -> Vec<World> {
+        let mut world = self.world.clone();
         if locks.len() != self.op.slots.len() {
             return Vec::new();
         }
@@ -192,11 +213,11 @@ impl Step<'_> {
             else {
                 return Vec::new();
             };
-            if !is_right || nth > 0 && at.earliest != point.now {
+            if !is_right || nth > 0 && at.earliest != world.now {
                 return Vec::new();
             }
-            point.now = at.earliest;
-            point.state.slots[self.op.slots[nth]] = Slot {
+            world.now = at.earliest;
+            world.state.slots[self.op.slots[nth]] = Slot {
                 top: lock.fencing_token.get(),
                 held: Some(Held {
                     holder: grant.holder.clone(),
@@ -209,14 +230,14 @@ impl Step<'_> {
                 }),
             };
         }
-        vec![point]
+        vec![world]
     }
 
     /// The grant was made, and its caller does not know.
-    fn granted_unheard(&self, grant: &Grant) -> Vec<Point> {
-        let mut point = self.world.clone();
+    fn granted_unheard(&self, grant: &Grant) -> Vec<World> {
+        let mut world = self.world.clone();
         for slot in &self.op.slots {
-            point.state.slots[*slot].held = Some(Held {
+            world.state.slots[*slot].held = Some(Held {
                 holder: grant.holder.clone(),
                 mark: grant.mark.clone(),
                 token: None,
@@ -226,7 +247,7 @@ impl Step<'_> {
                 ends: self.ends_unseen(grant.ttl),
             });
         }
-        vec![point]
+        vec![world]
     }
 
     /// The end of a life that began at a moment of which nothing was heard.
@@ -238,8 +259,8 @@ impl Step<'_> {
     }
 
     /// The grant was there already, by the same attempt: now somebody is told of it.
-    fn repeated(&self, locks: &[Lock]) -> Vec<Point> {
-        let mut point = self.world.clone();
+    fn repeated(&self, locks: &[Lock]) -> Vec<World> {
+        let mut world = self.world.clone();
         if locks.len() != self.op.slots.len() {
             return Vec::new();
         }
@@ -250,12 +271,12 @@ impl Step<'_> {
             if let Some(held) = &mut slot.held {
                 held.is_told = true;
             }
-            point.state.slots[self.op.slots[nth]] = slot;
+            world.state.slots[self.op.slots[nth]] = slot;
         }
-        vec![point]
+        vec![world]
     }
 
-    fn renew(&self, claim: &Claim, ttl: Ttl) -> Vec<Point> {
+    fn renew(&self, claim: &Claim, ttl: Ttl) -> Vec<World> {
         let lives = self.lives(claim);
         let mut points = Vec::new();
         for live in &lives {
@@ -278,7 +299,7 @@ impl Step<'_> {
         points
     }
 
-    fn renewed(&self, ttl: Ttl, lock: &Lock) -> Vec<Point> {
+    fn renewed(&self, ttl: Ttl, lock: &Lock) -> Vec<World> {
         let mut before = self.slot(0).clone();
         if let Some(held) = &mut before.held {
             held.expires_at = None;
@@ -297,14 +318,14 @@ impl Step<'_> {
         if let Some(held) = &mut slot.held {
             held.ends = at.plus(ttl.duration());
         }
-        let mut points = self.with(slot);
-        for point in &mut points {
-            point.now = at.earliest;
+        let mut worlds = self.with(slot);
+        for world in &mut worlds {
+            world.now = at.earliest;
         }
-        points
+        worlds
     }
 
-    fn release(&self, claim: &Claim) -> Vec<Point> {
+    fn release(&self, claim: &Claim) -> Vec<World> {
         let lives = self.lives(claim);
         let mut points = Vec::new();
         for live in &lives {
@@ -320,7 +341,7 @@ impl Step<'_> {
         points
     }
 
-    fn force(&self) -> Vec<Point> {
+    fn force(&self) -> Vec<World> {
         match (&self.slot(0).held, self.answer()) {
             (None, Answer::NotFound) => self.unchanged(),
             (Some(_), Answer::Released | Answer::Unknown) => self.freed(),
@@ -328,14 +349,14 @@ impl Step<'_> {
         }
     }
 
-    fn freed(&self) -> Vec<Point> {
+    fn freed(&self) -> Vec<World> {
         self.with(Slot {
             held: None,
             ..self.slot(0).clone()
         })
     }
 
-    fn find(&self) -> Vec<Point> {
+    fn find(&self) -> Vec<World> {
         match (&self.slot(0).held, self.answer()) {
             (None, Answer::NotFound) => self.unchanged(),
             (Some(_), Answer::Found(lock)) => {

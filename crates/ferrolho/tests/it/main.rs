@@ -20,6 +20,7 @@ mod force;
 mod fuzz;
 mod guard;
 mod hang_ups;
+mod history;
 mod idempotency;
 mod kill;
 mod limits;

@@ -117,16 +117,21 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn to(addr: SocketAddr) -> Self {
-        let stream = TcpStream::connect(addr).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self {
+        Self::try_to(addr).unwrap()
+    }
+
+    /// A connection to a server that may be gone.
+    pub(crate) fn try_to(addr: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
             stream,
             addr,
             token: None,
             ahead: Vec::new(),
             is_head: false,
-        }
+        })
     }
 
     /// With this token in every request that shows none.
