@@ -21,6 +21,7 @@ impl Moment {
     }
 
     /// As little earlier as can be.
+    #[cfg(feature = "etcd")]
     pub(crate) fn just_before(self) -> Self {
         Self(self.0.saturating_sub(Duration::from_nanos(1)))
     }

@@ -14,6 +14,7 @@ use super::config::PostgresConfig;
 use super::failure::Failure;
 use super::link::{Door, Link, Parameters};
 use super::rows::Answer;
+use super::setup::EDITION;
 use crate::ListQuery;
 use crate::clock::Moment;
 
@@ -89,8 +90,9 @@ impl Database {
         let call = |name: &str, count: usize| {
             let places: Vec<String> = (1..=count).map(|n| format!("${n}")).collect();
             format!(
-                "SELECT * FROM {}.ferrolho_{name}_v1({})",
+                "SELECT * FROM {}.ferrolho_{name}_{}({})",
                 config.schema,
+                *EDITION,
                 places.join(", ")
             )
         };
@@ -193,6 +195,13 @@ impl Database {
         let rows = read(&self.others, &self.sql.count, &[], until).await?;
         let counted: Option<i64> = rows.first().and_then(|row| row.try_get(0).ok());
         Ok(counted.and_then(|counted| counted.try_into().ok()))
+    }
+
+    /// Notifies whoever listens on a channel.
+    pub(super) async fn notify(&self, channel: &str, what: &str, until: Instant) -> Result<(), Failure> {
+        let parameters: Parameters<'_> = &[(&channel, Type::TEXT), (&what, Type::TEXT)];
+        let sql = "SELECT pg_notify($1, $2)";
+        self.others.call(sql, parameters, until).await.map(drop)
     }
 
     /// The clock is not as it should be: somebody else has put it right already, or this call came late, or it was

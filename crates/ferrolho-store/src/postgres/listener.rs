@@ -2,7 +2,8 @@
 //!
 //! Every commit that changed anything has a number, without gaps, and one notification for each of its events. What
 //! is sent while nobody listens is lost, so a number that is missing is a gap. A probe compares the numbers with the
-//! database's: over a pooler that nobody can listen through it finds every change late, as a gap.
+//! database's. That a connection hears is not believed before it has heard: over a pooler in transaction mode `LISTEN`
+//! goes well and nothing ever comes. There the probe finds every change, a little late, as a gap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +24,17 @@ use crate::{ENGINE_TIMEOUT, FeedSender};
 /// Between the fields of a notification.
 const SEPARATOR: char = '\u{1f}';
 
-/// How often what was heard is compared with what there is.
+/// What a listener sends to itself to see whether it hears; others pass it over.
+const SIGN: &str = "";
+
+/// How often what was heard is compared with what there is, and within what time a connection must have heard its sign.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long it rests before a lost connection is made again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// After what time a connection that hears nothing is made again.
+const DEAF_FOR: Duration = Duration::from_mins(1);
 
 /// Follows what happens and tells it to the feed.
 pub(super) struct Listener {
@@ -37,8 +44,17 @@ pub(super) struct Listener {
     feed: FeedSender,
     /// Up to where everything was told, or a gap was.
     told: Mutex<Place>,
-    /// Whether it hears what other servers do.
-    hears: watch::Sender<bool>,
+    hearing: watch::Sender<Hearing>,
+}
+
+/// Whether it hears what other servers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hearing {
+    /// That is not known yet.
+    Untried,
+    Hears,
+    /// It looks for changes instead.
+    Deaf,
 }
 
 /// A place in a history.
@@ -68,33 +84,33 @@ impl Listener {
             ends,
             feed,
             told: Mutex::new(place),
-            hears: watch::Sender::new(false),
+            hearing: watch::Sender::new(Hearing::Untried),
         }
     }
 
     /// Whether changes on other servers are not heard of now.
     pub(super) fn is_deaf(&self) -> bool {
-        !*self.hears.borrow()
+        *self.hearing.borrow() != Hearing::Hears
     }
 
-    /// Waits until it hears what other servers do.
-    pub(super) async fn hears(&self) {
+    /// Waits until it is known whether it hears.
+    pub(super) async fn tried(&self) {
         // It is never dropped while this waits for it.
-        let _ = self.hears.subscribe().wait_for(|hears| *hears).await;
+        let _ = self
+            .hearing
+            .subscribe()
+            .wait_for(|hearing| *hearing != Hearing::Untried)
+            .await;
     }
 
     /// Listens until it is ended itself.
     pub(super) async fn run(&self) {
-        let mut is_said = false;
         loop {
             let failure = match self.listen().await {
                 Err(failure) => failure,
                 Ok(never) => match never {},
             };
-            if self.hears.send_replace(false) || !is_said {
-                is_said = true;
-                warn!(%failure, "the database is not heard; listening again");
-            }
+            self.is_found_deaf(&failure);
             sleep(PAUSE).await;
         }
     }
@@ -103,57 +119,79 @@ impl Listener {
         let until = Instant::now() + ENGINE_TIMEOUT;
         let epoch = self.database.pulse(until).await?.epoch;
         let (session, mut notifications) = self.door.open_listening(until).await?;
-        let channel = format!("LISTEN ferrolho_{epoch}");
-        timeout(ENGINE_TIMEOUT, session.client.batch_execute(&channel))
-            .await
-            .map_err(|_| Failure::Away("the database does not answer".into()))?
-            .map_err(|error| Failure::of_call(&error))?;
-        self.catch_up(epoch).await?;
+        let channel = channel(epoch);
+        timeout(
+            ENGINE_TIMEOUT,
+            session.client.batch_execute(&format!("LISTEN {channel}")),
+        )
+        .await
+        .map_err(|_| Failure::Away("the database does not answer".into()))?
+        .map_err(|error| Failure::of_call(&error))?;
+        // Listening has begun: what came before was missed.
+        self.look(epoch).await?;
+        self.database
+            .notify(&channel, SIGN, Instant::now() + ENGINE_TIMEOUT)
+            .await?;
+        let begun = Instant::now();
         let mut commit = None;
         let mut is_behind = false;
         loop {
             match timeout(PROBE_EVERY, notifications.recv()).await {
                 Ok(Some(notification)) => {
+                    if self.hearing.send_replace(Hearing::Hears) != Hearing::Hears {
+                        info!("the database is heard");
+                    }
                     is_behind = false;
-                    self.heard(epoch, notification.payload(), &mut commit)?;
+                    if notification.payload() != SIGN {
+                        self.heard(epoch, notification.payload(), &mut commit)?;
+                    }
                 }
                 Ok(None) => return Err(Failure::Away("the connection has ended".into())),
+                Err(_) if self.is_deaf() => {
+                    let why = "changes are not notified; behind a pooler, name a direct connection with --store-listen";
+                    self.is_found_deaf(&Failure::Away(why.into()));
+                    if begun.elapsed() >= DEAF_FOR {
+                        return Err(Failure::Away(why.into()));
+                    }
+                    self.look(epoch).await?;
+                }
                 Err(_) => is_behind = self.probe(epoch, is_behind).await?,
             }
         }
     }
 
-    /// Listening has begun: what came before was missed.
-    async fn catch_up(&self, epoch: u64) -> Result<(), Failure> {
-        let pulse = self.database.pulse(Instant::now() + ENGINE_TIMEOUT).await?;
-        let now = Place {
-            epoch,
-            commits: pulse.commits,
-        };
-        if pulse.epoch != epoch {
-            return Err(Failure::Away("the database has another history now".into()));
+    fn is_found_deaf(&self, failure: &Failure) {
+        if self.hearing.send_replace(Hearing::Deaf) != Hearing::Deaf {
+            warn!(%failure, "the database is not heard; looking every second, and listening again");
         }
+    }
+
+    /// Finds out how far the database has come. What happened until then and was not told is a gap.
+    async fn look(&self, epoch: u64) -> Result<(), Failure> {
+        let now = self.place(epoch).await?;
         if std::mem::replace(&mut *self.told.lock(), now) != now {
             self.feed.gap();
-        }
-        if !self.hears.send_replace(true) {
-            info!("the database is heard");
         }
         Ok(())
     }
 
     /// Nothing was heard for a while. Twice in a row behind the database, something is wrong.
     async fn probe(&self, epoch: u64, was_behind: bool) -> Result<bool, Failure> {
-        let pulse = self.database.pulse(Instant::now() + ENGINE_TIMEOUT).await?;
-        let told = *self.told.lock();
-        let is_behind = pulse.epoch != epoch || pulse.commits > told.commits;
+        let is_behind = self.place(epoch).await?.commits > self.told.lock().commits;
         if is_behind && was_behind {
-            return Err(Failure::Away(
-                "changes are not notified; behind a pooler, name a direct connection with --store-listen"
-                    .into(),
-            ));
+            return Err(Failure::Away("notifications do not come any more".into()));
         }
         Ok(is_behind)
+    }
+
+    /// Where the database is in this history.
+    async fn place(&self, epoch: u64) -> Result<Place, Failure> {
+        let pulse = self.database.pulse(Instant::now() + ENGINE_TIMEOUT).await?;
+        if pulse.epoch != epoch {
+            return Err(Failure::Away("the database has another history now".into()));
+        }
+        let commits = pulse.commits;
+        Ok(Place { epoch, commits })
     }
 
     fn heard(&self, epoch: u64, payload: &str, commit: &mut Option<Commit>) -> Result<(), Failure> {
@@ -193,6 +231,10 @@ impl Listener {
         }
         Ok(())
     }
+}
+
+fn channel(epoch: u64) -> String {
+    format!("ferrolho_{epoch}")
 }
 
 /// An event as it travels.

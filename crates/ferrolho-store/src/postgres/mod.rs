@@ -64,11 +64,21 @@ pub enum PostgresOpenError {
     /// A newer ferrolho has changed the tables.
     #[error("the tables are of version {0}, from a newer ferrolho; use that one")]
     TooNew(i32),
-    /// The tables are not there, and this user may not make them.
+    /// Tables or functions are not there, and this user may not make them.
     #[error(
-        "this user may not create the tables; grant it CREATE on the schema {0}, or start ferrolho once as a user who may"
+        "this user may not make the tables and functions: it needs CREATE on the schema {0}, which must exist; or start ferrolho once as a user who may"
     )]
     MayNotCreate(String),
+    /// Somebody else's table has the name.
+    #[error(
+        "the table distributed_locks in the schema {schema} is none that ferrolho can take over: {why}; name another schema with ?schema="
+    )]
+    Foreign {
+        /// Where it is.
+        schema: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The tables cannot be made.
     #[error("the tables cannot be made: {0}")]
     NoTables(String),
@@ -117,7 +127,7 @@ impl PostgresStore {
         let follower = Arc::clone(&listener);
         works.spawn(async move { follower.run().await });
         // Who watches from the first moment should miss nothing. If it cannot be heard now it will be later.
-        let _ = timeout(ENGINE_TIMEOUT, listener.hears()).await;
+        let _ = timeout(ENGINE_TIMEOUT, listener.tried()).await;
         works.spawn(ends::clear(Arc::clone(&database), ends, clearing));
         Ok(Self {
             database,

@@ -1,18 +1,16 @@
-//! Servers that restart, sessions that are ended, networks that go silent, poolers, standbys: answers come in bounded
+//! Servers that restart, sessions that are ended, networks that go silent, standbys: answers come in bounded
 //! time, are true, and the store recovers by itself. (Cases: PG.)
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ferrolho_core::EventKind;
-use ferrolho_store::postgres::PostgresStore;
-use ferrolho_store::{Store, StoreError};
-use ferrolho_testkit::{Flow, PgBouncer, Proxy};
+use ferrolho_store::StoreError;
+use ferrolho_testkit::{Flow, Proxy};
 use tokio::time::{Instant, sleep};
 
 use crate::kit::{
-    PATIENCE, acquire, attempt, config, find, gap, look, must, must_remove, open, release, renew, server,
-    told, told_or_missed, until_done, until_it_answers,
+    PATIENCE, acquire, attempt, find, look, must, must_remove, open, release, renew, server, told,
+    told_or_missed, until_done, until_it_answers,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,29 +87,6 @@ async fn a_silent_network_is_noticed_in_seconds_and_healed() {
     until_done(&store, &renew(&live, 600)).await;
     until_it_answers(&store).await;
     assert!(find(&store, "lost").await.is_some());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_through_a_pooler_and_hears_past_it() {
-    let Some(server) = server() else { return };
-    let Some(pooler) = PgBouncer::start(&server, 3) else {
-        return;
-    };
-    let url = server.url_at(pooler.port(), "locks");
-    let mut direct = config(&url);
-    direct.listen_over(&config(&server.url("locks")));
-    let here: Arc<dyn Store> = Arc::new(PostgresStore::open(&direct).await.unwrap());
-    let deaf = open(&url).await;
-    let (mut feed, mut gaps) = (here.changes(), deaf.changes());
-    for round in 0..50 {
-        let name = format!("r{round}");
-        let live = must(&deaf, acquire(&name, "a", 600)).await;
-        assert_eq!(find(&here, &name).await.unwrap().lock, live.lock);
-        told(&mut feed, EventKind::Acquired, &name).await;
-        must_remove(&here, release(&live)).await;
-    }
-    // Who cannot listen learns that it has missed something.
-    gap(&mut gaps).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

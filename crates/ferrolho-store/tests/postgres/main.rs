@@ -10,4 +10,5 @@ mod clock;
 mod conformance;
 mod faults;
 mod kit;
+mod pooler;
 mod start;

@@ -7,7 +7,7 @@ use ferrolho_testkit::{Postgres, PostgresOptions};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, acquire, attempt, config, find, must, open, server};
+use crate::kit::{PATIENCE, acquire, attempt, config, find, must, open, renew, server};
 
 async fn refusal(url: &str) -> String {
     let refused = PostgresStore::open(&config(url)).await.err().unwrap().to_string();
@@ -104,6 +104,79 @@ async fn once_the_tables_are_there_less_is_needed() {
          GRANT SELECT, INSERT, UPDATE, DELETE ON distributed_locks, ferrolho_commit TO worker",
     );
     let store = open(&server.url("locks").replace("postgres@", "worker@")).await;
+    must(&store, acquire("r", "a", 600)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_was_made_for_it_needs_no_right_on_the_database() {
+    let Some(server) = server() else { return };
+    server.sql(
+        "locks",
+        "CREATE ROLE app LOGIN; CREATE SCHEMA ours; GRANT CREATE, USAGE ON SCHEMA ours TO app",
+    );
+    let app = server.url("locks").replace("postgres@", "app:sEcReT@");
+    let store = open(&format!("{app}?schema=ours")).await;
+    must(&store, acquire("r", "a", 600)).await;
+    let said = refusal(&format!("{app}?schema=missing")).await;
+    assert!(said.contains("CREATE on the schema missing"), "{said}");
+}
+
+/// A database that servers of another version have set up and work with: this one makes its own functions, however
+/// many start at once, and leaves the others' alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_of_two_versions_live_side_by_side() {
+    let Some(server) = server() else { return };
+    let url = server.url("locks");
+    let before = open(&url).await;
+    let live = must(&before, acquire("r", "a", 600)).await;
+    before.close().await;
+    server.sql(
+        "locks",
+        "DO $$ DECLARE f regprocedure; BEGIN
+            FOR f IN SELECT oid FROM pg_proc WHERE proname LIKE 'ferrolho\\_%' LOOP
+                EXECUTE 'DROP FUNCTION ' || f || ' CASCADE';
+            END LOOP;
+         END $$",
+    );
+    server.sql(
+        "locks",
+        "CREATE FUNCTION ferrolho_apply_v1() RETURNS text LANGUAGE sql RETURN 'of old'",
+    );
+    let mut starting = JoinSet::new();
+    for _ in 0..4 {
+        let url = url.clone();
+        starting.spawn(async move { open(&url).await });
+    }
+    for store in starting.join_all().await {
+        let found = find(&store, "r").await.unwrap();
+        assert_eq!(found.lock.fencing_token, live.lock.fencing_token);
+        must(&store, renew(&live, 600)).await;
+    }
+    assert_eq!(server.sql("locks", "SELECT ferrolho_apply_v1()"), "of old");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_of_somebody_else_is_refused_and_left_as_it_was() {
+    let Some(server) = server() else { return };
+    let seed = "id bigint, resource text %, owner text, expires_at timestamp, acquired_at timestamp";
+    for (columns, why) in [
+        ("lock_name text PRIMARY KEY, holder text".to_owned(), "\"id\""),
+        (seed.replace('%', ""), "not unique"),
+        (
+            seed.replace('%', "UNIQUE") + ", tenant text NOT NULL",
+            "further columns",
+        ),
+    ] {
+        let make =
+            format!("DROP TABLE IF EXISTS distributed_locks; CREATE TABLE distributed_locks ({columns})");
+        server.sql("locks", &make);
+        let said = refusal(&server.url("locks")).await;
+        assert!(said.contains("distributed_locks") && said.contains(why), "{said}");
+        let left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'ferrolho%'";
+        assert_eq!(server.sql("locks", left), "0");
+    }
+    // Beside it there is room.
+    let store = open(&format!("{}?schema=ours", server.url("locks"))).await;
     must(&store, acquire("r", "a", 600)).await;
 }
 

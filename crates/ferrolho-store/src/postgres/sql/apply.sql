@@ -13,7 +13,7 @@
 --
 -- The first row (place 0) tells the clock, and in done whether it was as expected. Then a row for each change that
 -- was answered: done or not, and the lock as it is now.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_apply_v1(
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_apply_{edition}(
     p_era bigint, p_clock bigint, p_act boolean, p_clear integer,
     p_group integer[], p_resource text[],
     p_expect text[], p_owner text[], p_principal text[], p_token bigint[],
@@ -50,9 +50,9 @@ DECLARE
     events    text[] := '{}';
     r         record;
 BEGIN
-    PERFORM {schema}.ferrolho_guard_v1();
+    PERFORM {schema}.ferrolho_guard_{edition}();
     SELECT * INTO STRICT me FROM {schema}.ferrolho_commit;
-    first_raw := {schema}.ferrolho_micros_v1(clock_timestamp());
+    first_raw := {schema}.ferrolho_micros_{edition}(clock_timestamp());
     era := me.clock_era;
     clock := first_raw;
     place := 0;
@@ -62,7 +62,7 @@ BEGIN
         RETURN;
     END IF;
     now := first_raw - me.clock_skew;
-    moment := {schema}.ferrolho_moment_v1(now);
+    moment := {schema}.ferrolho_moment_{edition}(now);
 
     FOR pass IN 1..2 LOOP
         IF pass = 2 THEN
@@ -82,23 +82,23 @@ BEGIN
                 set_config('tcp_keepalives_count', '3', true);
 
             SELECT * INTO STRICT me FROM {schema}.ferrolho_commit FOR UPDATE;
-            raw := {schema}.ferrolho_micros_v1(clock_timestamp());
+            raw := {schema}.ferrolho_micros_{edition}(clock_timestamp());
             IF me.clock_era <> p_era OR raw NOT BETWEEN first_raw - second AND first_raw + 3 * second THEN
                 RAISE serialization_failure USING MESSAGE = 'the clock was stepped in between';
             END IF;
             now := raw - me.clock_skew;
-            moment := {schema}.ferrolho_moment_v1(now);
+            moment := {schema}.ferrolho_moment_{edition}(now);
 
             -- What is dead and in the way, and some of what else is dead.
             FOR r IN
                 DELETE FROM {schema}.distributed_locks l
-                WHERE {schema}.ferrolho_micros_v1(l.expires_at) <= now AND l.resource = ANY (p_resource || ARRAY(
+                WHERE {schema}.ferrolho_micros_{edition}(l.expires_at) <= now AND l.resource = ANY (p_resource || ARRAY(
                     SELECT d.resource FROM {schema}.distributed_locks d
                     WHERE d.expires_at <= moment ORDER BY d.expires_at LIMIT p_clear
                 ))
                 RETURNING l.*
             LOOP
-                events := array_append(events, {schema}.ferrolho_event_v1(
+                events := array_append(events, {schema}.ferrolho_event_{edition}(
                     'expired', moment, r.id, r.acquired_at, r.expires_at,
                     r.resource, r.owner, r.principal, NULL, r.metadata
                 ));
@@ -123,7 +123,7 @@ BEGIN
             )
             LEFT JOIN LATERAL (
                 SELECT * FROM {schema}.distributed_locks h
-                WHERE h.resource = c.name AND {schema}.ferrolho_micros_v1(h.expires_at) > now
+                WHERE h.resource = c.name AND {schema}.ferrolho_micros_{edition}(h.expires_at) > now
                 OFFSET 0
             ) l ON true
             WHERE pass = 1 OR c.in_group = ANY (going)
@@ -138,7 +138,7 @@ BEGIN
             resource := r.name;
 
             IF done AND r.event_end IS NOT NULL THEN
-                events := array_append(events, {schema}.ferrolho_event_v1(
+                events := array_append(events, {schema}.ferrolho_event_{edition}(
                     r.event_end, moment, r.id, r.acquired_at, r.expires_at,
                     r.name, r.owner, r.principal, r.reason, r.metadata
                 ));
@@ -169,7 +169,7 @@ BEGIN
             END IF;
 
             IF done AND r.event_begin IS NOT NULL THEN
-                events := array_append(events, {schema}.ferrolho_event_v1(
+                events := array_append(events, {schema}.ferrolho_event_{edition}(
                     r.event_begin, moment, r.id, r.acquired_at, r.expires_at,
                     r.name, r.owner, r.principal, NULL, r.metadata
                 ));
@@ -178,8 +178,8 @@ BEGIN
             token := r.id;
             owner := r.owner;
             principal := r.principal;
-            acquired := {schema}.ferrolho_micros_v1(r.acquired_at);
-            expires := {schema}.ferrolho_micros_v1(r.expires_at);
+            acquired := {schema}.ferrolho_micros_{edition}(r.acquired_at);
+            expires := {schema}.ferrolho_micros_{edition}(r.expires_at);
             metadata := r.metadata;
             mark := r.mark;
             remaining := expires - now;

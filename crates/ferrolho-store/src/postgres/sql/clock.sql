@@ -6,7 +6,7 @@
 -- * somebody else saw the time in between pass: the caller's machine slept, and the clock is right.
 --
 -- Without any lock there is nothing to protect, and the store goes by the database's clock again.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_step_v1(p_era bigint, p_clock bigint, p_jump bigint) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_step_{edition}(p_era bigint, p_clock bigint, p_jump bigint) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog
 SET lock_timeout = '2s'
@@ -16,9 +16,9 @@ DECLARE
     me     {schema}.ferrolho_commit;
     raw    bigint;
 BEGIN
-    PERFORM {schema}.ferrolho_guard_v1();
+    PERFORM {schema}.ferrolho_guard_{edition}();
     SELECT * INTO STRICT me FROM {schema}.ferrolho_commit FOR UPDATE;
-    raw := {schema}.ferrolho_micros_v1(clock_timestamp());
+    raw := {schema}.ferrolho_micros_{edition}(clock_timestamp());
     IF NOT EXISTS (SELECT FROM {schema}.distributed_locks) THEN
         p_jump := - me.clock_skew;
     ELSIF me.clock_era <> p_era

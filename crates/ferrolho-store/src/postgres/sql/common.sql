@@ -1,30 +1,30 @@
--- What the functions share. Function names carry a version, so that servers of two versions can work side by side.
+-- What the functions share.
 
 -- Microseconds since 1970, exactly.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_micros_v1(moment timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_micros_{edition}(moment timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (extract(epoch FROM moment) * 1000000)::bigint;
 
 -- The point so many microseconds after 1970, exactly: to_timestamp() would round.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_moment_v1(micros bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_moment_{edition}(micros bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN timestamptz 'epoch' + micros * interval '1 microsecond';
 
 -- An event as it travels: fields that hold no control characters, and last the metadata, which may. With the numbers
 -- in front at most 5 300 bytes; PostgreSQL takes 7 999.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_event_v1(
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_event_{edition}(
     kind text, moment timestamptz, id bigint, acquired_at timestamptz, expires_at timestamptz,
     resource text, owner text, principal text, reason text, metadata text
 ) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN concat_ws(
-    chr(31), kind, {schema}.ferrolho_micros_v1(moment), id,
-    {schema}.ferrolho_micros_v1(acquired_at), {schema}.ferrolho_micros_v1(expires_at),
+    chr(31), kind, {schema}.ferrolho_micros_{edition}(moment), id,
+    {schema}.ferrolho_micros_{edition}(acquired_at), {schema}.ferrolho_micros_{edition}(expires_at),
     resource, owner, coalesce(principal, ''), coalesce(reason, ''), coalesce(metadata, '')
 );
 
 -- Refuses to work on a standby and in a read-only session, reads included: what they see may be long over.
-CREATE OR REPLACE FUNCTION {schema}.ferrolho_guard_v1() RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.ferrolho_guard_{edition}() RETURNS void
 LANGUAGE plpgsql STABLE
 AS $$
 BEGIN

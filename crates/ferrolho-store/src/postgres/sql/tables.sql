@@ -30,6 +30,27 @@ ALTER TABLE {schema}.distributed_locks
         AND isfinite(expires_at)
         AND isfinite(acquired_at)
     );
+-- What else such a table must have, or must not, for a grant to go in.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        WHERE i.indrelid = '{schema}.distributed_locks'::regclass AND a.attname = 'resource'
+            AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL
+    ) THEN
+        RAISE 'its column resource is not unique';
+    END IF;
+    IF EXISTS (
+        SELECT FROM pg_attribute a
+        WHERE a.attrelid = '{schema}.distributed_locks'::regclass AND a.attnum > 0 AND NOT a.attisdropped
+            AND a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
+            AND a.attname NOT IN ('id', 'resource', 'owner', 'expires_at', 'acquired_at')
+    ) THEN
+        RAISE 'it has further columns that must be given';
+    END IF;
+END
+$$;
+
 -- No second index knows the resource: on a small table a plan would take it for the look-up by name, scan all of it,
 -- and be kept while the table grows.
 CREATE INDEX IF NOT EXISTS distributed_locks_expires_at ON {schema}.distributed_locks (expires_at);
