@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::Certificate;
 use crate::engine::{User, command_as, end, faketime_library, find_program, free_port, missing};
 
 /// How long a server may take to answer after its start.
@@ -21,6 +24,8 @@ pub struct PostgresOptions {
     pub settings: Vec<String>,
     /// Its clock can be stepped ([`Postgres::set_clock`]); needs Debian's `faketime`.
     pub false_clock: bool,
+    /// It offers TLS, and shows this.
+    pub tls: Option<Certificate>,
 }
 
 /// A private server on a free loopback port, which ends when this is dropped. Its only user is `postgres`, who
@@ -57,24 +62,65 @@ impl Postgres {
         } else {
             None
         };
+        let binaries = initdb.parent().map(Path::to_path_buf).unwrap_or_default();
+        let mut server = Self::without_data(binaries, false_clock);
+        server.initialize(options);
+        server.set_clock(0.0);
+        server.boot();
+        Some(server)
+    }
+
+    fn without_data(binaries: PathBuf, false_clock: Option<PathBuf>) -> Self {
         let user = User::unless_root("postgres");
         let dir = tempfile::Builder::new()
             .prefix("ferrolho-pg-")
             .tempdir()
             .expect("a temporary directory");
         user.give(dir.path());
-        let mut server = Self {
-            binaries: initdb.parent().map(Path::to_path_buf).unwrap_or_default(),
+        Self {
             dir,
             user,
+            binaries,
             port: free_port(),
             false_clock,
             child: None,
-        };
-        server.initialize(options);
-        server.set_clock(0.0);
-        server.boot();
-        Some(server)
+        }
+    }
+
+    /// Starts a standby that follows this server.
+    pub fn standby(&self) -> Self {
+        let mut standby = Self::without_data(self.binaries.clone(), None);
+        let output = command_as(&standby.user, &self.binaries.join("pg_basebackup"))
+            .arg("--pgdata")
+            .arg(standby.data())
+            .args(["--host", "127.0.0.1", "--port", &self.port.to_string()])
+            .args(["--username", "postgres", "--write-recovery-conf"])
+            .args(["--checkpoint", "fast", "--no-sync"])
+            .output()
+            .expect("pg_basebackup runs");
+        assert!(
+            output.status.success(),
+            "pg_basebackup failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // Of a setting that is there twice the later one counts.
+        standby.add_settings(&standby.place());
+        standby.boot();
+        standby
+    }
+
+    /// Makes a standby of the server: it starts again as one that follows nobody yet.
+    pub fn demote(&mut self) {
+        self.stop();
+        let signal = self.data().join("standby.signal");
+        fs::write(&signal, "").expect("the standby's file");
+        self.user.give(&signal);
+        self.boot();
+    }
+
+    /// Makes a primary of a standby.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
     }
 
     /// The port on 127.0.0.1.
@@ -204,17 +250,51 @@ impl Postgres {
             "initdb failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let mut settings = format!(
-            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\n",
-            self.port,
-            self.dir.path().display()
-        );
+        let mut settings = self.place();
+        if let Some(tls) = &options.tls {
+            // The server wants a key that nobody else can read.
+            let (certificate, key) = (self.copy(&tls.certificate), self.copy(&tls.key));
+            let _ = writeln!(
+                settings,
+                "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'",
+                certificate.display(),
+                key.display()
+            );
+        }
         for line in &options.settings {
             let _ = writeln!(settings, "{line}");
         }
-        let file = self.data().join("postgresql.auto.conf");
-        fs::write(&file, settings).expect("the server's settings");
-        self.user.give(&file);
+        self.add_settings(&settings);
+    }
+
+    /// The settings of where it is reached.
+    fn place(&self) -> String {
+        format!(
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\n",
+            self.port,
+            self.dir.path().display()
+        )
+    }
+
+    fn add_settings(&self, settings: &str) {
+        let path = self.data().join("postgresql.auto.conf");
+        let mut file = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .expect("the server's settings");
+        file.write_all(settings.as_bytes())
+            .expect("the server's settings");
+        self.user.give(&path);
+    }
+
+    /// Copies a file to where only the server can read it.
+    fn copy(&self, file: &Path) -> PathBuf {
+        let copy = self.dir.path().join(file.file_name().expect("a file's name"));
+        fs::copy(file, &copy).expect("a copy");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).expect("its rights");
+        self.user.give(&copy);
+        copy
     }
 
     fn wait_until_ready(&mut self) {

@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const BOUND: Duration = Duration::from_secs(15);
 
 /// How soon something is tried again.
-const AGAIN: Duration = Duration::from_millis(20);
+pub const AGAIN: Duration = Duration::from_millis(20);
 
 async fn in_time<T>(answer: impl Future<Output = T>) -> T {
     timeout(BOUND, answer)

@@ -9,7 +9,7 @@ use ferrolho_testkit::Postgres;
 use tokio::time::timeout;
 
 pub(crate) use ferrolho_store::conformance::bounded::{
-    PATIENCE, attempt, look, until_done, until_it_answers,
+    AGAIN, PATIENCE, attempt, look, until_done, until_it_answers,
 };
 pub(crate) use ferrolho_store::conformance::kit::{acquire, find, must, must_remove, release, renew};
 
@@ -27,6 +27,16 @@ pub(crate) fn config(url: &str) -> PostgresConfig {
 /// A ferrolho server's handle on this database.
 pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
     Arc::new(PostgresStore::open(&config(url)).await.unwrap())
+}
+
+/// What the store says when it does not open on this database: one line without secrets.
+pub(crate) async fn refusal(url: &str) -> String {
+    let refused = PostgresStore::open(&config(url)).await.err().unwrap().to_string();
+    assert!(
+        !refused.contains('\n') && !refused.contains("sEcReT"),
+        "{refused}"
+    );
+    refused
 }
 
 fn is_told(item: &FeedItem, kind: EventKind, name: &str) -> bool {

@@ -11,4 +11,7 @@ mod conformance;
 mod faults;
 mod kit;
 mod pooler;
+mod retries;
+mod standby;
 mod start;
+mod tls;

@@ -1,22 +1,12 @@
 //! How it starts: on empty databases by many at once, on the seed's table, and where it may not.
 
 use ferrolho_core::FencingToken;
-use ferrolho_store::postgres::PostgresStore;
 use ferrolho_store::{FeedItem, Lift, StoreUrl, lift_tokens};
 use ferrolho_testkit::{Postgres, PostgresOptions};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, acquire, attempt, config, find, must, open, renew, server};
-
-async fn refusal(url: &str) -> String {
-    let refused = PostgresStore::open(&config(url)).await.err().unwrap().to_string();
-    assert!(
-        !refused.contains('\n') && !refused.contains("sEcReT"),
-        "{refused}"
-    );
-    refused
-}
+use crate::kit::{PATIENCE, acquire, attempt, find, must, open, refusal, renew, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_number_of_servers_start_at_once() {
