@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
+use crate::auth::Subject;
 use crate::http::{Body, Connected, Http};
 use crate::pipeline::{Piped, Pipeline};
 use crate::room::Seat;
@@ -74,21 +75,23 @@ impl Attendant {
         seat: Seat,
         stopping: Watcher,
     ) {
-        let caller = Arc::new(Caller::new(&self.http, peer, seat));
+        let caller = Caller::new(&self.http, peer, seat);
         if let Err(error) = self.secure(stream, caller, stopping).await {
             debug!(%peer, %error, "the connection broke");
         }
     }
 
-    async fn secure(&self, stream: TcpStream, caller: Arc<Caller>, stopping: Watcher) -> io::Result<()> {
+    async fn secure(&self, stream: TcpStream, mut caller: Caller, stopping: Watcher) -> io::Result<()> {
         prepare(&stream)?;
         match &self.tls {
-            None => self.speak(stream, caller, stopping).await,
+            None => self.speak(stream, Arc::new(caller), stopping).await,
             Some(tls) => {
                 let handshake = TlsAcceptor::from(tls.config()).accept(stream);
                 let stream = timeout(self.head_timeout, handshake).await??;
+                let chain = stream.get_ref().1.peer_certificates();
+                caller.certificate = chain.and_then(<[_]>::first).and_then(Subject::of);
                 // Such a connection is larger by far; the task of a plain one need not have room for it.
-                Box::pin(self.speak(stream, caller, stopping)).await
+                Box::pin(self.speak(stream, Arc::new(caller), stopping)).await
             }
         }
     }
@@ -137,6 +140,8 @@ async fn first_bytes(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8
 struct Caller {
     http: Http,
     peer: SocketAddr,
+    /// Whom the caller's certificate is about, if it showed one.
+    certificate: Option<Subject>,
     pipeline: Pipeline,
     seat: Seat,
     _connected: Connected,
@@ -147,6 +152,7 @@ impl Caller {
         Self {
             http: http.clone(),
             peer,
+            certificate: None,
             pipeline: Pipeline::default(),
             seat,
             _connected: http.connected(),
@@ -156,9 +162,13 @@ impl Caller {
 
 async fn answer(caller: Arc<Caller>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     caller.pipeline.take();
-    let answer = caller
-        .http
-        .answer(caller.peer, &caller.pipeline, &caller.seat, request);
+    let answer = caller.http.answer(
+        caller.peer,
+        caller.certificate.as_ref(),
+        &caller.pipeline,
+        &caller.seat,
+        request,
+    );
     let mut response = answer.await;
     if matches!(caller.seat, Seat::Spare(_)) {
         let headers = response.headers_mut();

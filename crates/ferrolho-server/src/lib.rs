@@ -12,4 +12,4 @@ mod tls;
 
 pub use http::{Guard, Http, HttpOptions};
 pub use server::{ConnectionLimits, serve};
-pub use tls::{Tls, TlsFileError};
+pub use tls::{Tls, TlsFileError, TlsFiles};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
 };
 use tempfile::TempDir;
 
@@ -22,6 +23,8 @@ pub struct Certificate {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
+    /// Both, for clients.
+    pub identity: PathBuf,
 }
 
 impl Authority {
@@ -48,9 +51,19 @@ impl Authority {
     /// A certificate for these host names and addresses, good for servers and for clients. `name` is its common
     /// name and that of its files.
     pub fn sign(&self, name: &str, hosts: &[&str]) -> Certificate {
+        self.sign_until(name, hosts, 4096)
+    }
+
+    /// The same, and its time is over.
+    pub fn sign_expired(&self, name: &str, hosts: &[&str]) -> Certificate {
+        self.sign_until(name, hosts, 2020)
+    }
+
+    fn sign_until(&self, name: &str, hosts: &[&str], end: i32) -> Certificate {
         let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("valid host names");
         params.distinguished_name.push(DnType::CommonName, name);
+        params.not_after = date_time_ymd(end, 1, 1);
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -62,9 +75,11 @@ impl Authority {
         let files = Certificate {
             certificate: self.path(&format!("{name}.pem")),
             key: self.path(&format!("{name}.key.pem")),
+            identity: self.path(&format!("{name}.identity.pem")),
         };
         fs::write(&files.certificate, signed.pem()).expect("the certificate's file");
         fs::write(&files.key, key.serialize_pem()).expect("the key's file");
+        fs::write(&files.identity, signed.pem() + &key.serialize_pem()).expect("the file of both");
         files
     }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ferrolho_core::Ttl;
 use ferrolho_server::audit::Destination;
 use ferrolho_server::service::Limits;
-use ferrolho_server::{ConnectionLimits, Guard};
+use ferrolho_server::{ConnectionLimits, Guard, TlsFiles};
 use ferrolho_store::StoreUrl;
 
 /// Arguments of `ferrolho serve`. Each can also be given in the environment, or in the file of --config.
@@ -51,6 +51,10 @@ pub(crate) struct ServeArgs {
     /// The private key of --tls-cert, PEM
     #[arg(long, value_name = "FILE", env = "FERROLHO_TLS_KEY")]
     tls_key: Option<String>,
+    /// Let callers show certificates of the authorities in this PEM file in the place of tokens; their subjects stand in
+    /// the file of --tokens
+    #[arg(long, value_name = "FILE", env = "FERROLHO_TLS_CLIENT_CA")]
+    tls_client_ca: Option<String>,
     /// Listen on other addresses than loopback though anybody may take any lock
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           env = "FERROLHO_ALLOW_ANONYMOUS")]
@@ -117,8 +121,8 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// The file of those who may call, if not everybody may.
     pub(crate) tokens: Option<PathBuf>,
-    /// The files of the certificate and its key, for HTTPS.
-    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// The files for HTTPS.
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) guard: Guard,
     /// Where the metrics are, if not with everything else.
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -144,11 +148,14 @@ impl Config {
         let allow_anonymous: bool = settings.parse("allow_anonymous", "false")?;
         let metrics_listen = settings.optional::<SocketAddr>("metrics_listen")?;
         let tokens = settings.optional::<PathBuf>("tokens")?;
-        let tls = match (settings.optional("tls_cert")?, settings.optional("tls_key")?) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => bail!("HTTPS needs both tls_cert and tls_key"),
-        };
+        let tls = settings.tls()?;
+        if tokens.is_none()
+            && tls
+                .as_ref()
+                .is_some_and(|files| files.client_authorities.is_some())
+        {
+            bail!("tls_client_ca needs tokens: the file that says which subjects may do what");
+        }
         if tokens.is_some() && allow_anonymous {
             bail!("tokens and allow_anonymous exclude each other: with tokens, every caller needs one");
         }
@@ -238,6 +245,7 @@ impl Settings {
             ("tokens", &args.tokens),
             ("tls_cert", &args.tls_cert),
             ("tls_key", &args.tls_key),
+            ("tls_client_ca", &args.tls_client_ca),
             ("allow_anonymous", &args.allow_anonymous),
             ("allowed_host", &args.allowed_host),
             ("metrics_listen", &args.metrics_listen),
@@ -303,6 +311,19 @@ impl Settings {
             .contains_key(name)
             .then(|| self.parse(name, ""))
             .transpose()
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>> {
+        let client_authorities = self.optional("tls_client_ca")?;
+        match (self.optional("tls_cert")?, self.optional("tls_key")?) {
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
+                certificate,
+                key,
+                client_authorities,
+            })),
+            (None, None) if client_authorities.is_none() => Ok(None),
+            _ => bail!("HTTPS needs both tls_cert and tls_key, and so does tls_client_ca"),
+        }
     }
 
     fn count(&self, name: &str, default: &str) -> Result<usize> {

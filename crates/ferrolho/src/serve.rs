@@ -61,7 +61,7 @@ async fn serve_until_stopped(config: &Config) -> Result<()> {
     });
     let tls = match &config.tls {
         None => None,
-        Some((certificate, key)) => Some(Tls::from_files(certificate.clone(), key.clone())?),
+        Some(files) => Some(Tls::from_files(files.clone())?),
     };
     let audit = match &config.audit_log {
         None => Audit::default(),

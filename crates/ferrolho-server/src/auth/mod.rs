@@ -1,12 +1,13 @@
 //! Who may do what.
 //!
-//! One function turns a request into a caller: [`Authenticator::identify`]. It knows bearer tokens, whose hashes are
-//! in a file ([`tokens`]); another kind of proof would be looked at there too, and would end in an [`Access`] as
-//! well. Everything behind it asks the [`Access`] alone: as whom a lock is taken, and which names may be acquired,
+//! One function turns a request into a caller: [`Authenticator::identify`]. It knows bearer tokens and client
+//! certificates ([`subject`]); whose they are, and what rights they have, is in one file ([`tokens`]). Another kind of
+//! proof would be looked at there too, and would end in an [`Access`] as well. Everything behind it asks the [`Access`] alone: as whom a lock is taken, and which names may be acquired,
 //! read, or taken away by force.
 
 mod identity;
 mod pattern;
+mod subject;
 mod tokens;
 
 use std::io;
@@ -19,7 +20,8 @@ use parking_lot::RwLock;
 
 pub use identity::{Identity, Rights};
 pub use pattern::Pattern;
-pub use tokens::{NewToken, TokenFileError};
+pub(crate) use subject::Subject;
+pub use tokens::{NewToken, TokenFileError, line_for_certificate};
 
 use tokens::{TokenHash, Tokens};
 
@@ -46,6 +48,8 @@ pub(crate) enum Unidentified {
     NoToken,
     /// It shows something that is no token of the file.
     WrongToken,
+    /// It shows no token, and a certificate whose subject is not in the file.
+    WrongCertificate,
 }
 
 /// What a caller may do.
@@ -59,13 +63,20 @@ pub(crate) enum Access {
     Nobody,
 }
 
-/// A caller that showed a token.
+/// A caller that showed who it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     identity: Arc<Identity>,
-    hash: TokenHash,
+    proof: Proof,
     /// Among which it was found.
     tokens: Arc<Tokens>,
+}
+
+/// By what a caller is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Token(TokenHash),
+    Certificate(Subject),
 }
 
 impl Authenticator {
@@ -92,13 +103,24 @@ impl Authenticator {
         matches!(self, Self::Off)
     }
 
-    /// Who sent this request: the one place where a request becomes a principal.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Access, Unidentified> {
+    /// Who sent this request: the one place where a request becomes a principal. `certificate` is whom the certificate
+    /// that its connection began with is about. A token counts before it: who shows one means it.
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&Subject>,
+    ) -> Result<Access, Unidentified> {
         let Self::Tokens(file) = self else {
             return Ok(Access::Everybody);
         };
-        let hash = TokenHash::of(bearer(headers)?);
-        file.find(hash).map(Access::Known).ok_or(Unidentified::WrongToken)
+        let (proof, otherwise) = match (bearer(headers), certificate) {
+            (Err(Unidentified::NoToken), Some(subject)) => (
+                Proof::Certificate(subject.clone()),
+                Unidentified::WrongCertificate,
+            ),
+            (token, _) => (Proof::Token(TokenHash::of(token?)), Unidentified::WrongToken),
+        };
+        file.find(proof).map(Access::Known).ok_or(otherwise)
     }
 
     /// Finds out what a caller that was identified earlier may do by now: whether it still is anybody.
@@ -109,7 +131,7 @@ impl Authenticator {
         if Arc::ptr_eq(&known.tokens, &file.tokens.read()) {
             return true;
         }
-        let found = file.find(known.hash.clone());
+        let found = file.find(known.proof.clone());
         let is_still_known = found.is_some();
         if let Some(found) = found {
             *known = found;
@@ -119,12 +141,12 @@ impl Authenticator {
 }
 
 impl TokenFile {
-    fn find(&self, hash: TokenHash) -> Option<Known> {
+    fn find(&self, proof: Proof) -> Option<Known> {
         let tokens = Arc::clone(&self.tokens.read());
-        let identity = Arc::clone(tokens.find(&hash)?);
+        let identity = Arc::clone(tokens.find(&proof)?);
         Some(Known {
             identity,
-            hash,
+            proof,
             tokens,
         })
     }

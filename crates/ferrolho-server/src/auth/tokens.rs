@@ -1,22 +1,26 @@
-//! Bearer tokens: how they are made, and the file of their hashes.
+//! Bearer tokens: how they are made, and the file of their hashes, and of the subjects of client certificates.
 //!
 //! The file has a line for each token, a JSON object: `{"name":"ci","sha256":"…","allow":["ci/*"],"rights":
-//! ["acquire"]}`. Empty lines and lines that begin with `#` are passed over. A name may have several lines: that is
+//! ["acquire"]}`. A certificate has `"subject":"CN=ci,O=Example"` in the place of the hash. Empty lines and lines that begin with `#` are passed over. A name may have several lines: that is
 //! how a token is exchanged for another without its locks changing hands. A token is 32 random bytes, so its plain
 //! hash tells nobody anything.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use ferrolho_core::Principal;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::Proof;
 use super::identity::{Identity, Right, Rights};
 use super::pattern::Pattern;
+use super::subject::Subject;
 
 /// What tokens begin with, so that people and scanners know one when they see it.
 const TOKEN_PREFIX: &str = "ferrolho_";
@@ -79,14 +83,44 @@ fn hex(bytes: &[u8]) -> String {
 #[serde(deny_unknown_fields)]
 struct Line {
     name: String,
-    sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
     allow: Vec<Pattern>,
     rights: Vec<Right>,
 }
 
 impl Line {
-    fn check(self) -> Result<(TokenHash, Identity), String> {
-        let hash = TokenHash::from_hex(&self.sha256).ok_or("sha256 must be 64 hexadecimal digits")?;
+    /// The line of this caller, without what it is known by.
+    fn of(identity: &Identity) -> Self {
+        Self {
+            name: identity.principal.as_str().to_owned(),
+            sha256: None,
+            subject: None,
+            allow: identity.patterns.clone(),
+            rights: identity.rights.listed(),
+        }
+    }
+
+    /// The line as it is written, if it is right.
+    fn text(self) -> Result<String, TokenFileError> {
+        let text = serde_json::to_string(&self).map_err(|error| TokenFileError::new(error.to_string()))?;
+        self.check().map_err(TokenFileError::new)?;
+        Ok(text)
+    }
+
+    fn check(self) -> Result<(Proof, Identity), String> {
+        let proof = match (&self.sha256, &self.subject) {
+            (Some(hex), None) => {
+                Proof::Token(TokenHash::from_hex(hex).ok_or("sha256 must be 64 hexadecimal digits")?)
+            }
+            (None, Some(text)) => Proof::Certificate(Subject::from_text(text).ok_or(
+                "subject must be a distinguished name such as CN=ci,O=Example, as `ferrolho token certificate` \
+                 prints it",
+            )?),
+            _ => return Err("there must be either sha256 or subject".to_owned()),
+        };
         let principal = Principal::new(&self.name).map_err(|invalid| format!("name {}", invalid.message))?;
         if self.allow.is_empty() {
             return Err("allow must name at least one pattern; \"*\" covers all names".to_owned());
@@ -99,17 +133,20 @@ impl Line {
             patterns: self.allow,
             rights: Rights::of(&self.rights),
         };
-        Ok((hash, identity))
+        Ok((proof, identity))
     }
 }
 
-/// The tokens of a file.
+/// The tokens and subjects of a file.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Vec<(TokenHash, Arc<Identity>)>);
+pub(super) struct Tokens {
+    tokens: Vec<(TokenHash, Arc<Identity>)>,
+    subjects: HashMap<Subject, Arc<Identity>>,
+}
 
 impl Tokens {
     pub(super) fn parse(text: &str) -> Result<Self, TokenFileError> {
-        let mut tokens = Vec::new();
+        let mut all = Self::default();
         let mut seen = HashSet::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -118,23 +155,39 @@ impl Tokens {
             }
             let wrong = |what: &str| TokenFileError::new(format!("line {number}: {what}"));
             let line: Line = serde_json::from_str(line).map_err(|error| wrong(&error.to_string()))?;
-            let (hash, identity) = line.check().map_err(|what| wrong(&what))?;
-            if !seen.insert(hash.clone()) {
-                return Err(wrong("this token is in a line before already"));
+            let (proof, identity) = line.check().map_err(|what| wrong(&what))?;
+            let identity = Arc::new(identity);
+            let is_new = match proof {
+                Proof::Token(hash) => {
+                    all.tokens.push((hash.clone(), identity));
+                    seen.insert(hash)
+                }
+                Proof::Certificate(subject) => all.subjects.insert(subject, identity).is_none(),
+            };
+            if !is_new {
+                return Err(wrong("this token or subject is in a line before already"));
             }
-            tokens.push((hash, Arc::new(identity)));
         }
-        if tokens.is_empty() {
+        if all.len() == 0 {
             let how = "has no token in it; `ferrolho token new` makes one and prints its line";
             return Err(TokenFileError::new(how));
         }
-        Ok(Self(tokens))
+        Ok(all)
+    }
+
+    /// The caller that is known by this.
+    pub(super) fn find(&self, proof: &Proof) -> Option<&Arc<Identity>> {
+        match proof {
+            Proof::Token(hash) => self.find_token(hash),
+            // No secret: the handshake has proven that the caller has its key.
+            Proof::Certificate(subject) => self.subjects.get(subject),
+        }
     }
 
     /// The caller with this token. Takes as long whichever token it is, or none.
-    pub(super) fn find(&self, hash: &TokenHash) -> Option<&Arc<Identity>> {
+    fn find_token(&self, hash: &TokenHash) -> Option<&Arc<Identity>> {
         let mut found = None;
-        for (known, identity) in &self.0 {
+        for (known, identity) in &self.tokens {
             if bool::from(known.0.ct_eq(&hash.0)) {
                 found = Some(identity);
             }
@@ -142,8 +195,9 @@ impl Tokens {
         found
     }
 
+    /// How many callers can be told apart.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.tokens.len() + self.subjects.len()
     }
 }
 
@@ -166,15 +220,28 @@ impl NewToken {
             .map_err(|error| TokenFileError::new(format!("no random bytes: {error}")))?;
         let token = format!("{TOKEN_PREFIX}{}", hex(&secret));
         let line = Line {
-            name: identity.principal.as_str().to_owned(),
-            sha256: hex(&TokenHash::of(&token).0),
-            allow: identity.patterns.clone(),
-            rights: identity.rights.listed(),
+            sha256: Some(hex(&TokenHash::of(&token).0)),
+            ..Line::of(identity)
         };
-        let text = serde_json::to_string(&line).map_err(|error| TokenFileError::new(error.to_string()))?;
-        line.check().map_err(TokenFileError::new)?;
-        Ok(Self { token, line: text })
+        let line = line.text()?;
+        Ok(Self { token, line })
     }
+}
+
+/// The line that lets in whoever has the key of this certificate (PEM), or of another with its subject.
+///
+/// # Errors
+/// The text holds no certificate with a subject, or the caller has a right to nothing.
+pub fn line_for_certificate(identity: &Identity, pem: &[u8]) -> Result<String, TokenFileError> {
+    let certificate = CertificateDer::from_pem_slice(pem)
+        .map_err(|error| TokenFileError::new(format!("no certificate: {error}")))?;
+    let subject = Subject::of(&certificate)
+        .ok_or_else(|| TokenFileError::new("the certificate has no subject that could be named"))?;
+    let line = Line {
+        subject: Some(subject.as_str().to_owned()),
+        ..Line::of(identity)
+    };
+    line.text()
 }
 
 #[cfg(test)]
@@ -203,8 +270,11 @@ mod tests {
         );
         assert_ne!(one.token, other.token);
         let tokens = Tokens::parse(&format!("# ours\n\n{}\n", one.line)).unwrap();
-        assert_eq!(**tokens.find(&TokenHash::of(&one.token)).unwrap(), identity("ci"));
-        assert_eq!(tokens.find(&TokenHash::of(&other.token)), None);
+        assert_eq!(
+            **tokens.find_token(&TokenHash::of(&one.token)).unwrap(),
+            identity("ci")
+        );
+        assert_eq!(tokens.find_token(&TokenHash::of(&other.token)), None);
         assert!(!one.line.contains(one.token.trim_start_matches(TOKEN_PREFIX)));
         let both = Tokens::parse(&format!("{}\n{}", one.line, other.line)).unwrap();
         assert_eq!(both.len(), 2);
@@ -228,6 +298,15 @@ mod tests {
                 format!("{{\"name\":\"a\",\"sha256\":\"{sha}0\",\"allow\":[\"*\"],\"rights\":[\"read\"]}}"),
                 "64 hex",
             ),
+            (good.replace("sha256", "subject"), "such as CN=ci"),
+            (
+                good.replace("\"allow\"", "\"subject\":\"CN=ci\",\"allow\""),
+                "either sha256 or subject",
+            ),
+            (
+                "{\"name\":\"a\",\"allow\":[\"*\"],\"rights\":[\"read\"]}".to_owned(),
+                "either sha256 or subject",
+            ),
         ] {
             let error = Tokens::parse(&line).unwrap_err().to_string();
             assert!(error.contains(what), "{line}: {error}");
@@ -235,12 +314,21 @@ mod tests {
     }
 
     /// What an independent reader finds in a line.
-    fn read_alone(line: &str) -> (String, String, Vec<String>, Vec<Right>) {
+    fn read_alone(line: &str) -> (String, Proof, Vec<String>, Vec<Right>) {
         let line: Value = serde_json::from_str(line).unwrap();
-        let text = |name: &str| line[name].as_str().unwrap().to_owned();
+        let text = |name: &str| line[name].as_str().map(str::to_owned);
+        let proof = match (text("sha256"), text("subject")) {
+            (Some(sha256), None) => {
+                let hash = TokenHash::from_hex(&sha256).unwrap();
+                assert_eq!(hex(&hash.0), sha256.to_lowercase());
+                Proof::Token(hash)
+            }
+            (None, Some(subject)) => Proof::Certificate(Subject::from_text(&subject).unwrap()),
+            both => panic!("{both:?}"),
+        };
         (
-            text("name"),
-            text("sha256").to_lowercase(),
+            text("name").unwrap(),
+            proof,
             serde_json::from_value(line["allow"].clone()).unwrap(),
             serde_json::from_value(line["rights"].clone()).unwrap(),
         )
@@ -251,6 +339,7 @@ mod tests {
         const FILES: &[&str] = &[
             "# ours\n\n{\"name\":\"ci\",\"sha256\":\"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"ci/*\",\"x\"],\"rights\":[\"acquire\",\"read\"]}\n",
             "{\"name\":\"a\",\"sha256\":\"AA112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"*\"],\"rights\":[\"admin\"]}\r\n{\"name\":\"a\",\"sha256\":\"BB112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\",\"allow\":[\"*\"],\"rights\":[\"read\"]}",
+            "{\"name\":\"a\",\"subject\":\"CN=a,O=Example\",\"allow\":[\"*\"],\"rights\":[\"read\"]}\n{\"name\":\"b\",\"subject\":\"CN=b\",\"allow\":[\"b\"],\"rights\":[\"acquire\"]}",
         ];
         try_all(2_000, &broken(FILES), |bytes| {
             let text = String::from_utf8_lossy(&bytes);
@@ -272,10 +361,10 @@ mod tests {
                 .filter(|line| !line.is_empty() && !line.starts_with('#'))
                 .collect();
             prop_assert_eq!(lines.len(), tokens.len());
-            for (line, (hash, identity)) in lines.iter().zip(&tokens.0) {
-                let (name, sha256, allow, rights) = read_alone(line);
+            for line in lines {
+                let (name, proof, allow, rights) = read_alone(line);
+                let identity = tokens.find(&proof).unwrap();
                 prop_assert_eq!(identity.principal.as_str(), name);
-                prop_assert_eq!(hex(&hash.0), sha256);
                 let patterns: Vec<String> = identity.patterns.iter().map(Pattern::to_string).collect();
                 prop_assert_eq!(&patterns, &allow);
                 prop_assert!(!patterns.is_empty() && !rights.is_empty());

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ferrolho_core::{Mark, Owner, Principal, Resource};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
+use hyper::header;
 use hyper::http::request::Parts;
 use tokio::time::{Instant, timeout};
 
@@ -15,12 +16,18 @@ use super::Inner;
 use super::form::{Form, field_error};
 use super::problem::{Code, Problem};
 use crate::audit::{Asked, Origin};
-use crate::auth::Access;
+use crate::auth::{Access, Subject};
 use crate::pipeline::Pipeline;
 use crate::service::Service;
 
 /// The most bytes that a request body may have.
 const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// How many bytes of a body that nobody wants are read so that its sender sees the answer.
+const MAX_DISCARDED_BYTES: usize = 4 * MAX_BODY_BYTES;
+
+/// How long such a body may take.
+const DISCARD_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request, before its body is read.
 pub(super) struct Call<'a> {
@@ -33,6 +40,8 @@ pub(super) struct Call<'a> {
     pub(super) request_id: &'a str,
     /// Where it came from.
     pub(super) peer: SocketAddr,
+    /// Whom the certificate is about that the caller's connection began with.
+    pub(super) certificate: Option<&'a Subject>,
     /// What the caller may do: nothing before it was asked who it is.
     pub(super) access: Access,
 }
@@ -46,7 +55,11 @@ impl<'a> Call<'a> {
 
     /// Asks the caller who it is.
     pub(super) fn identify(&mut self) -> Result<(), Problem> {
-        self.access = self.inner.options.auth.identify(&self.head.headers)?;
+        self.access = self
+            .inner
+            .options
+            .auth
+            .identify(&self.head.headers, self.certificate)?;
         Ok(())
     }
 
@@ -83,8 +96,35 @@ impl<'a> Call<'a> {
     /// The request's fields, from its query and, if it has one, its body. `query` and `body` are the names that
     /// the endpoint knows in each.
     pub(super) async fn form(&mut self, query: &[&str], body: &[&str]) -> Result<Form, Problem> {
-        let bytes = read(&mut self.body, self.inner.options.body_timeout).await?;
+        let bytes = match read(&mut self.body, self.inner.options.body_timeout).await {
+            Ok(bytes) => bytes,
+            Err(problem) => {
+                if problem.code() == Code::BodyTooLarge {
+                    self.discard_body().await;
+                }
+                return Err(problem);
+            }
+        };
         Form::read(self.head.uri.query(), query, &bytes, body)
+    }
+
+    /// Reads what is left of the body and forgets it, up to a limit: a connection that is closed before what was sent on
+    /// it is read is reset, and whoever still sends then may not see the answer.
+    pub(super) async fn discard_body(&mut self) {
+        if self.head.headers.contains_key(header::EXPECT) {
+            // It sends nothing before it is told to.
+            return;
+        }
+        let reading = async {
+            let mut read = 0;
+            while read <= MAX_DISCARDED_BYTES
+                && let Some(Ok(frame)) = self.body.frame().await
+            {
+                read += frame.data_ref().map_or(0, Bytes::len);
+            }
+        };
+        // Who takes longer has had its chance.
+        let _ = timeout(DISCARD_WITHIN, reading).await;
     }
 
     /// The request's fields, from its query alone.

@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::audit::Refused;
-use crate::auth::{Access, Authenticator};
+use crate::auth::{Access, Authenticator, Subject};
 use crate::pipeline::Pipeline;
 use crate::room::Seat;
 use crate::service::Service;
@@ -130,10 +130,11 @@ impl Http {
         Connected(Arc::clone(&self.inner))
     }
 
-    /// Answers one request. Dropping the future means that the caller has hung up.
+    /// Answers one request, on a connection that began with this certificate. Dropping the future means that the caller has hung up.
     pub(crate) async fn answer(
         &self,
         peer: SocketAddr,
+        certificate: Option<&Subject>,
         pipeline: &Pipeline,
         seat: &Seat,
         request: Request<Incoming>,
@@ -157,6 +158,7 @@ impl Http {
             pipeline,
             request_id: &request_id,
             peer,
+            certificate,
             access: Access::Nobody,
         };
         let is_open = route.endpoint().is_open() || self.part == Part::Metrics { is_open: true };
@@ -223,8 +225,7 @@ impl Drop for Connected {
     }
 }
 
-/// Sends a request to its handler, unless something stands against it. On a spare connection only what is open to
-/// everybody is answered: so probes see that a crowded server lives.
+/// Sends a request to its handler, unless something stands against it.
 async fn dispatch(
     route: Route<'_>,
     is_open: bool,
@@ -232,6 +233,17 @@ async fn dispatch(
     mut call: Call<'_>,
     principal: &mut Option<Principal>,
 ) -> Result<Reply, Problem> {
+    if let Err(problem) = admit(route, is_open, is_spare, &mut call) {
+        call.discard_body().await;
+        return Err(problem);
+    }
+    *principal = call.principal();
+    handle(route, is_open, call).await
+}
+
+/// Refuses what should not come to a handler. On a spare connection only what is open to everybody is answered: so
+/// probes see that a crowded server lives.
+fn admit(route: Route<'_>, is_open: bool, is_spare: bool, call: &mut Call<'_>) -> Result<(), Problem> {
     if is_spare && !is_open {
         return Err(Problem::too_many_connections());
     }
@@ -250,8 +262,12 @@ async fn dispatch(
         .check(&call.head, route.endpoint().is_page(), options.auth.is_off())?;
     if !is_open {
         call.identify()?;
-        *principal = call.principal();
     }
+    Ok(())
+}
+
+/// Sends a request to its handler.
+async fn handle(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<Reply, Problem> {
     // HEAD is GET; hyper leaves the body out of the answer.
     let method = if call.head.method == Method::HEAD {
         Method::GET
@@ -281,11 +297,17 @@ async fn dispatch(
         (Route::Docs, Method::GET) => openapi::get_docs(&call),
         (Route::Problems, Method::GET) => pages::get_problems(&call),
         (Route::ProblemPage(code), Method::GET) => pages::get_problem(&call, code),
-        (Route::Unknown, _) => Err(Problem::new(
-            Code::NoSuchRoute,
-            "There is nothing at this path. A lock is at /locks/{resource}, with every slash of its name written as %2F.",
-        )),
-        (route, method) => Err(Problem::method_not_allowed(&method, route.endpoint().allow())),
+        (Route::Unknown, _) => {
+            call.discard_body().await;
+            Err(Problem::new(
+                Code::NoSuchRoute,
+                "There is nothing at this path. A lock is at /locks/{resource}, with every slash of its name written as %2F.",
+            ))
+        }
+        (route, method) => {
+            call.discard_body().await;
+            Err(Problem::method_not_allowed(&method, route.endpoint().allow()))
+        }
     }
 }
 

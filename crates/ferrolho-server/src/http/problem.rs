@@ -96,7 +96,8 @@ impl Code {
                 "unauthorized",
                 401,
                 "Who are you?",
-                "This server wants a valid bearer token: send it in the Authorization header.",
+                "This server wants a valid bearer token, in the Authorization header, or where it asks for one a client \
+                 certificate whose subject it knows.",
             ),
             Self::NotPermitted => (
                 "not-permitted",
@@ -344,6 +345,11 @@ impl From<Unidentified> for Problem {
             Unidentified::WrongToken => (
                 "Bearer realm=\"ferrolho\", error=\"invalid_token\"",
                 "What the Authorization header holds is no valid bearer token.",
+            ),
+            Unidentified::WrongCertificate => (
+                "Bearer realm=\"ferrolho\"",
+                "The subject of the client certificate is not in the file of those who may call, and there is no \
+                 token: send the header Authorization: Bearer TOKEN.",
             ),
         };
         Self {

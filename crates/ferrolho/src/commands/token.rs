@@ -1,10 +1,13 @@
 //! `ferrolho token`: tokens for those who may call.
 
+use std::fmt::Display;
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use ferrolho_core::Principal;
-use ferrolho_server::auth::{Identity, NewToken, Pattern, Rights};
+use ferrolho_server::auth::{Identity, NewToken, Pattern, Rights, line_for_certificate};
 
 use crate::exit;
 use crate::output::{Output, printed};
@@ -19,6 +22,7 @@ pub(crate) struct TokenArgs {
 #[derive(Debug, Subcommand)]
 enum TokenAction {
     New(NewTokenArgs),
+    Certificate(CertificateArgs),
 }
 
 /// Make a token, and the line that lets its holder in.
@@ -28,6 +32,28 @@ enum TokenAction {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 made, 64 wrong usage")]
 struct NewTokenArgs {
+    #[command(flatten)]
+    holder: HolderArgs,
+}
+
+/// Print the line that lets in who has a client certificate.
+///
+/// For the same file; the server must know the certificate's authority (`ferrolho serve --tls-client-ca`). The line is
+/// about the certificate's subject, so it holds for the certificates that come after it too.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 printed, 64 wrong usage")]
+struct CertificateArgs {
+    #[command(flatten)]
+    holder: HolderArgs,
+
+    /// The certificate, PEM
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Who somebody is, and what it may do.
+#[derive(Debug, clap::Args)]
+struct HolderArgs {
     /// Who the holder is: its locks belong to this name and an owner's name together
     #[arg(long, value_name = "NAME", value_parser = principal)]
     name: Principal,
@@ -53,23 +79,39 @@ fn principal(text: &str) -> Result<Principal, String> {
     Principal::new(text).map_err(|invalid| invalid.message)
 }
 
+impl HolderArgs {
+    fn identity(&self) -> Identity {
+        Identity {
+            principal: self.name.clone(),
+            patterns: self.allow.clone(),
+            rights: Rights {
+                acquire: !self.no_acquire,
+                read: self.read,
+                admin: self.admin,
+            },
+        }
+    }
+}
+
 /// `ferrolho token`.
 pub(crate) fn token(args: &TokenArgs) -> ExitCode {
-    let TokenAction::New(args) = &args.action;
-    let identity = Identity {
-        principal: args.name.clone(),
-        patterns: args.allow.clone(),
-        rights: Rights {
-            acquire: !args.no_acquire,
-            read: args.read,
-            admin: args.admin,
-        },
+    let made = match &args.action {
+        TokenAction::New(args) => NewToken::make(&args.holder.identity())
+            .map(|made| format!("{}\n{}", made.token, made.line))
+            .map_err(|error| error.to_string()),
+        TokenAction::Certificate(args) => line_of(args),
     };
-    match NewToken::make(&identity) {
-        Ok(made) => printed(Output::new().line(format_args!("{}\n{}", made.token, made.line))),
+    match made {
+        Ok(lines) => printed(Output::new().line(format_args!("{lines}"))),
         Err(error) => {
             exit::say(error);
             ExitCode::from(exit::USAGE)
         }
     }
+}
+
+fn line_of(args: &CertificateArgs) -> Result<String, String> {
+    let wrong = |error: &dyn Display| format!("{}: {error}", args.file.display());
+    let pem = fs::read(&args.file).map_err(|error| wrong(&error))?;
+    line_for_certificate(&args.holder.identity(), &pem).map_err(|error| wrong(&error))
 }

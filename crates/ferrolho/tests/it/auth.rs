@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use ferrolho_testkit::Certificate;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -28,6 +29,14 @@ impl Made {
     /// The right to acquire and read these names.
     pub(crate) fn full(name: &str, pattern: &str) -> Self {
         Self::new(&["--name", name, "--allow", pattern, "--read"])
+    }
+
+    /// The line for this certificate, with the right to everything.
+    pub(crate) fn line_for(certificate: &Certificate, name: &str) -> String {
+        let args = ["token", "certificate", "--name", name, "--allow", "*", "--read"];
+        let output = ferrolho(&args).arg(&certificate.certificate).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
     pub(crate) fn call(&self, server: &Server, request: Request) -> Answer {
@@ -317,4 +326,25 @@ fn with_tokens_any_address_and_any_host_will_do() {
     .output()
     .unwrap();
     assert_eq!(both.status.code(), Some(1));
+}
+
+/// The answer is ready before the body has come; were the connection closed then, the caller might not see it.
+#[test]
+fn who_is_refused_before_its_body_has_come_hears_of_it() {
+    let known = Made::full("app", "*");
+    let server = asking(&[&known]);
+    for (target, status) in [("/locks/r", 401), ("/nowhere", 404), ("/healthz", 405)] {
+        let mut connection = crate::support::Connection::to(server.addr);
+        let body = "{\"owner\":\"a\",\"ttl_seconds\":60}";
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n",
+            server.addr,
+            body.len()
+        );
+        connection.write(head.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        connection.write(body.as_bytes()).unwrap();
+        assert_eq!(connection.answer().status, status, "{target}");
+        assert_eq!(connection.call(&Request::get("/healthz")).status, 200);
+    }
 }

@@ -188,10 +188,11 @@ fn flags_win_then_the_environment_then_the_file() {
 }
 
 /// Every setting, with a value that it does not take.
-const SETTINGS: [(&str, &str); 17] = [
+const SETTINGS: [(&str, &str); 18] = [
     ("listen", "nowhere"),
     ("store", "nowhere"),
     ("etcd_compact", "perhaps"),
+    ("tls_client_ca", "alone"),
     ("allow_anonymous", "perhaps"),
     ("max_ttl_seconds", "long"),
     ("max_waiters", "many"),

@@ -11,6 +11,7 @@ mod audit;
 mod auth;
 mod away;
 mod bodies;
+mod client_certificates;
 mod config;
 mod dashboard;
 mod docs;

@@ -49,13 +49,17 @@ pub(super) fn document() -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "paths": paths,
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"certificate": []}],
         "components": {
             "schemas": schemas::all(),
             "securitySchemes": {
                 "token": {
                     "type": "http", "scheme": "bearer",
                     "description": "Needed when the server runs with authentication.",
+                },
+                "certificate": {
+                    "type": "mutualTLS",
+                    "description": "In the place of a token, when the server runs with --tls-client-ca.",
                 },
             },
         },
