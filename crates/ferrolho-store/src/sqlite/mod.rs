@@ -169,14 +169,14 @@ impl Store for SqliteStore {
         if Instant::now() > attempt.not_after {
             return Err(StoreError::TooLate);
         }
-        // What is refused by what is committed needs no commit. Everything else is the writer's to decide.
-        let refused = self
-            .shared
-            .look(None, |table, now| table.refuse(&attempt.changes, now));
-        match refused {
-            Look::Answer(Some(outcome)) => return Ok(outcome),
-            Look::Failed(error) => return Err(error),
-            Look::Answer(None) | Look::Wait(..) | Look::Refresh => {}
+        // What is refused by what is committed needs no commit; everything else is the writer's to decide. Few are
+        // refused, so the table is asked before the file is.
+        let refuse = |table: &Table, now| table.refuse(&attempt.changes, now);
+        let seems_refused = refuse(&self.shared.read().table, self.shared.clock.now())
+            .answer
+            .is_some();
+        if seems_refused && let Look::Answer(Some(outcome)) = self.shared.look(None, refuse) {
+            return Ok(outcome);
         }
         let (answer, answered) = oneshot::channel();
         self.queue.send(Message::Apply(Waiting { attempt, answer }))?;

@@ -23,6 +23,10 @@ use crate::{Attempt, Outcome, StoreError};
 /// up besides, it bounds what a commit adds to the log to 32 MB, with all metadata as large as may be.
 const BATCH_MAX_CHANGES: usize = 500;
 
+/// How long a batch of several attempts may gather more of them while the processors have other work: the fewer
+/// commits, the more is left for that. An attempt that comes alone is never held up.
+const GATHER_WITHIN: Duration = Duration::from_millis(1);
+
 /// How long the writer sleeps at most: so soon it notices that another program has changed the file, or that the
 /// machine was suspended.
 const TICK: Duration = Duration::from_millis(500);
@@ -136,6 +140,7 @@ impl<D: Disk> Writer<D> {
                 None
             }
         };
+        let until = Instant::now() + GATHER_WITHIN;
         while let Some(message) = next {
             match message {
                 Message::Apply(waiting) => {
@@ -149,6 +154,11 @@ impl<D: Disk> Writer<D> {
                 return;
             }
             next = self.queue.try_recv().ok();
+            if next.is_none() && self.waiting.len() > 1 && Instant::now() < until {
+                // Comes back at once when there is nothing else to do.
+                std::thread::yield_now();
+                next = self.queue.try_recv().ok();
+            }
         }
     }
 
