@@ -17,6 +17,7 @@
 pub mod bounded;
 pub mod expiry;
 pub mod feed;
+pub mod histories;
 pub mod kit;
 pub mod listing;
 pub mod races;
@@ -113,6 +114,7 @@ macro_rules! conformance_suite {
             servers::both_see_the_same_history,
             servers::one_of_many_on_two_servers_wins,
             servers::a_lock_outlives_the_server_that_granted_it,
+            servers::three_behave_as_one_map,
         }
     };
     (@tests $engine:ty: $($module:ident :: $check:ident),* $(,)?) => {

@@ -3,6 +3,7 @@
 use ferrolho_core::EventKind;
 
 use super::Servers;
+use super::histories::behave_as_one_map;
 use super::kit::{
     acquire, apply, assert_same, events, events_until, find, must, must_remove, release, renew, until_over,
 };
@@ -83,4 +84,9 @@ pub async fn a_lock_outlives_the_server_that_granted_it(engine: &mut impl Server
     events_until(&mut feed, EventKind::Expired, "short").await;
     assert_eq!(find(&other, "short").await, None);
     must_remove(&other, release(&long)).await;
+}
+
+/// Whatever is tried on which of three servers, it is as if there were one.
+pub async fn three_behave_as_one_map(engine: &mut impl Servers) {
+    behave_as_one_map(&[engine.store(), engine.another().await, engine.another().await]).await;
 }

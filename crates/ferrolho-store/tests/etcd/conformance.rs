@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ferrolho_store::Store;
+use ferrolho_store::conformance::histories::behave_as_one_map;
 use ferrolho_store::conformance::{Engine, Restarts, Servers};
 use ferrolho_testkit::Etcd;
 
@@ -44,3 +45,9 @@ impl Servers for OneMember {
 }
 
 ferrolho_store::conformance_suite!(OneMember, restarts, servers);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_of_three_members_behave_as_one_map() {
+    let Some(etcd) = Etcd::start_cluster() else { return };
+    behave_as_one_map(&[open(&etcd).await, open(&etcd).await, open(&etcd).await]).await;
+}

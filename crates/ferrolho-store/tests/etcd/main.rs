@@ -13,7 +13,6 @@ mod faults;
 mod history;
 mod kit;
 mod lives;
-mod random;
 mod security;
 mod shared;
 mod space;

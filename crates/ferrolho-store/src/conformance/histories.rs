@@ -1,18 +1,15 @@
-//! Random hitold on three servers of one cluster, against a plain map: whatever is tried where, the answer is
-//! the map's, and all three feeds tell the same story. A failure names the seed; `FERROLHO_SEED` repeats it.
+//! Random histories on several servers of one store, against a plain map: whatever is tried where, the answer is the
+//! map's, and all feeds tell the same story. A failure names the seed; `FERROLHO_SEED` repeats it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferrolho_core::{Cause, Change, Claim, Event, EventKind, Expected, FencingToken, Lock, Reason, Write};
-use ferrolho_store::conformance::kit::{events, ttl};
-use ferrolho_store::{Attempt, Feed, ListQuery, Outcome, Store};
-use ferrolho_testkit::Etcd;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::time::Instant;
 
-use crate::kit::{PATIENCE, find, grant_to, holder, open, resource};
+use super::kit::{attempt, events, find, grant_to, holder, resource, ttl};
+use crate::{Feed, ListQuery, Outcome, Store};
 
 const STEPS: usize = 400;
 const NAMES: [&str; 4] = ["r", "r/", "r/s", "t"];
@@ -101,12 +98,8 @@ async fn step(random: &mut StdRng, stores: &[Arc<dyn Store>], model: &mut Model)
     if changes.is_empty() {
         changes.push(some_change(random, model, NAMES[0]));
     }
-    let attempt = Attempt {
-        changes: changes.clone(),
-        not_after: Instant::now() + PATIENCE,
-    };
     let expected = changes.iter().all(|change| model.holds(change));
-    match store.apply(attempt).await.unwrap() {
+    match store.apply(attempt(changes.clone())).await.unwrap() {
         Outcome::Applied(made) => {
             assert!(expected, "{changes:?} was carried out on {:?}", model.locks);
             for (change, live) in changes.iter().zip(made) {
@@ -150,17 +143,15 @@ async fn compare_feed(mut feed: Feed, model: &Model) -> Vec<Event> {
     told
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_servers_behave_as_one_map() {
-    let Some(etcd) = Etcd::start_cluster() else { return };
+/// Carries out some hundred random attempts on these servers of one store, which is empty.
+pub async fn behave_as_one_map(stores: &[Arc<dyn Store>]) {
     let seed = std::env::var("FERROLHO_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     eprintln!("FERROLHO_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let stores = [open(&etcd).await, open(&etcd).await, open(&etcd).await];
-    let feeds = stores.each_ref().map(|store| store.changes());
+    let feeds: Vec<_> = stores.iter().map(|store| store.changes()).collect();
     let mut model = Model::default();
     for _ in 0..STEPS {
-        step(&mut random, &stores, &mut model).await;
+        step(&mut random, stores, &mut model).await;
     }
     let mut told = Vec::new();
     for feed in feeds {
