@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use ferrolho_testkit::Postgres;
+
 use crate::support::Server;
 
 /// Runs every curl line of a page against one server and returns what each printed.
@@ -34,6 +36,21 @@ fn five_lines_lead_from_nothing_to_a_released_lock() {
     assert!(said[3].1.contains("\"owner\":\"worker-1\""), "{said:?}");
     assert_eq!(said[4].1, "", "released");
     assert!(said[5].1.contains("\"acquired\":true"), "{said:?}");
+}
+
+/// The line that starts one of several servers, on a database of this test.
+#[test]
+fn one_line_starts_one_of_several_servers() {
+    let Some(postgres) = Postgres::start() else { return };
+    postgres.create_database("locks");
+    let mut lines = include_str!("../../../../README.md").lines();
+    let line = lines.find(|line| line.contains("--store postgres://")).unwrap();
+    let (program, store) = line.split_once(" --store ").unwrap();
+    assert_eq!(program, "cargo run --release -- serve");
+    let store = store.replace("127.0.0.1/", &format!("127.0.0.1:{}/", postgres.port()));
+    let (one, two) = (Server::on(&store), Server::on(&store));
+    let lock = one.acquire("r", "a", 60).granted();
+    assert_eq!(two.find("r").lock(), lock);
 }
 
 #[test]

@@ -5,26 +5,19 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferrolho_testkit::{Postgres, faketime_library, missing};
+use ferrolho_testkit::Postgres;
 
-use crate::support::Server;
+use crate::support::drowsy;
 
-/// Nothing when Debian's faketime is not installed.
-fn drowsy(store: &str) -> Option<Server> {
-    let Some(library) = faketime_library() else {
-        missing("a slow clock", "Debian's package faketime");
-        return None;
-    };
-    let env = [("LD_PRELOAD", library.to_str().unwrap()), ("FAKETIME", "+0 x0.1")];
-    Some(Server::start_on(store, &[], &env))
-}
+/// The speed at which it sleeps.
+const SPEED: &str = "x0.1";
 
 /// The database's clock, which is awake all the time, is not taken for one that was stepped.
 #[test]
 fn a_database_that_was_awake_is_believed() {
     let Some(postgres) = Postgres::start() else { return };
     postgres.create_database("locks");
-    let Some(server) = drowsy(&postgres.url("locks")) else {
+    let Some(server) = drowsy(&postgres.url("locks"), &[], SPEED) else {
         return;
     };
     for round in 0..2 {
@@ -48,7 +41,9 @@ fn a_life_on_etcd_goes_on_while_the_machine_sleeps() {
     let Some(etcd) = ferrolho_testkit::Etcd::start() else {
         return;
     };
-    let Some(server) = drowsy(&etcd.url()) else { return };
+    let Some(server) = drowsy(&etcd.url(), &[], SPEED) else {
+        return;
+    };
     let asked = Instant::now();
     server.acquire("r", "a", 8).granted();
     while server.find("r").status != 404 {
