@@ -13,6 +13,7 @@ mod away;
 mod bodies;
 mod client_certificates;
 mod config;
+mod costs;
 mod dashboard;
 mod docs;
 mod events;
