@@ -6,19 +6,23 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use http_body_util::{Either, StreamBody};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::Watcher;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
@@ -33,8 +37,12 @@ use crate::tls::Tls;
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// ...so often...
 const PROBE_EVERY: Duration = Duration::from_secs(2);
-/// ...and given up when so many probes stay unanswered: a silent loss is seen within about 11 seconds.
+/// ...and given up when so many probes stay unanswered: a silent loss is seen within about 11 seconds. A connection
+/// whose caller takes nothing of its answer for so long is given up as well.
 const PROBES: u32 = 3;
+
+/// How long the caller of an idle connection of HTTP/2 may take to agree to its end.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How every connection of HTTP/2 begins (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -75,55 +83,90 @@ impl Attendant {
         stream: TcpStream,
         peer: SocketAddr,
         seat: Seat,
-        stopping: Watcher,
+        is_stopping: watch::Receiver<bool>,
     ) {
         let caller = Caller::new(&self.http, peer, seat);
-        if let Err(error) = self.secure(stream, caller, stopping).await {
+        if let Err(error) = self.secure(stream, caller, is_stopping).await {
             debug!(%peer, %error, "the connection broke");
         }
     }
 
-    async fn secure(&self, stream: TcpStream, mut caller: Caller, stopping: Watcher) -> io::Result<()> {
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        mut caller: Caller,
+        is_stopping: watch::Receiver<bool>,
+    ) -> io::Result<()> {
         prepare(&stream)?;
         match &self.tls {
-            None => self.speak(stream, Arc::new(caller), stopping).await,
+            None => self.speak(stream, Arc::new(caller), is_stopping).await,
             Some(tls) => {
                 let handshake = TlsAcceptor::from(tls.config()).accept(stream);
                 let stream = timeout(self.head_timeout, handshake).await??;
                 let chain = stream.get_ref().1.peer_certificates();
                 caller.certificate = chain.and_then(<[_]>::first).and_then(Subject::of);
                 // Such a connection is larger by far; the task of a plain one need not have room for it.
-                Box::pin(self.speak(stream, Arc::new(caller), stopping)).await
+                Box::pin(self.speak(stream, Arc::new(caller), is_stopping)).await
             }
         }
     }
 
-    async fn speak<S>(&self, mut stream: S, caller: Arc<Caller>, stopping: Watcher) -> io::Result<()>
+    async fn speak<S>(
+        &self,
+        mut stream: S,
+        caller: Arc<Caller>,
+        mut is_stopping: watch::Receiver<bool>,
+    ) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let first = timeout(self.head_timeout, first_bytes(&mut stream)).await??;
         let is_http2 = first.starts_with(PREFACE);
         let stream = TokioIo::new(Piped::new(first, stream, caller.pipeline.clone()));
-        let service = service_fn(move |request| answer(Arc::clone(&caller), request));
+        let answering = Arc::clone(&caller);
+        let service = service_fn(move |request| answer(Arc::clone(&answering), request));
         let ended = if is_http2 {
-            let connection = self.http2.serve_connection(stream, service);
-            Box::pin(stopping.watch(connection)).await
+            let mut connection = Box::pin(self.http2.serve_connection(stream, service));
+            tokio::select! {
+                ended = connection.as_mut() => return ended.map_err(io::Error::other),
+                () = until_told(&mut is_stopping) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+                () = caller.is_idle_for(self.head_timeout) => {
+                    connection.as_mut().graceful_shutdown();
+                    timeout(LAST_WORD, connection).await?
+                }
+            }
         } else {
-            stopping.watch(self.http1.serve_connection(stream, service)).await
+            let mut connection = pin!(self.http1.serve_connection(stream, service));
+            tokio::select! {
+                ended = connection.as_mut() => return ended.map_err(io::Error::other),
+                () = until_told(&mut is_stopping) => {}
+            }
+            connection.as_mut().graceful_shutdown();
+            connection.await
         };
         ended.map_err(io::Error::other)
     }
 }
 
-/// Answers leave at once, and a peer that is silently gone is noticed.
+/// Resolves when the server stops.
+async fn until_told(is_stopping: &mut watch::Receiver<bool>) {
+    // An error would mean that the server is gone, which also is its stop.
+    let _ = is_stopping.wait_for(|is_stopping| *is_stopping).await;
+}
+
+/// Answers leave at once, and a peer that is silently gone, or takes nothing of what it is sent, is noticed.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(PROBE_AFTER)
         .with_interval(PROBE_EVERY)
         .with_retries(PROBES);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(PROBE_AFTER + PROBE_EVERY * PROBES))
 }
 
 /// What the caller sends first: as much as tells whether it is HTTP/2, and maybe more.
@@ -146,7 +189,16 @@ struct Caller {
     certificate: Option<Subject>,
     pipeline: Pipeline,
     seat: Seat,
+    requests: Requests,
     _connected: Connected,
+}
+
+/// The requests of a connection that are not answered to the end.
+#[derive(Debug, Default)]
+struct Requests {
+    open: AtomicUsize,
+    /// Rung when the last of them has ended.
+    ended: Notify,
 }
 
 impl Caller {
@@ -157,13 +209,44 @@ impl Caller {
             certificate: None,
             pipeline: Pipeline::default(),
             seat,
+            requests: Requests::default(),
             _connected: http.connected(),
         }
+    }
+
+    /// Resolves when there has been no request for so long. The library sees to that on connections of HTTP/1.1.
+    async fn is_idle_for(&self, span: Duration) {
+        loop {
+            let ended = self.requests.ended.notified();
+            if self.requests.open.load(Ordering::Acquire) > 0 {
+                ended.await;
+            } else if timeout(span, ended).await.is_err() && self.requests.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// A request that is not answered to the end.
+struct Open(Arc<Caller>);
+
+impl Open {
+    fn new(caller: &Arc<Caller>) -> Self {
+        caller.requests.open.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(caller))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.requests.open.fetch_sub(1, Ordering::AcqRel);
+        self.0.requests.ended.notify_waiters();
     }
 }
 
 async fn answer(caller: Arc<Caller>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     caller.pipeline.take();
+    let open = Open::new(&caller);
     let answer = caller.http.answer(
         caller.peer,
         caller.certificate.as_ref(),
@@ -176,5 +259,14 @@ async fn answer(caller: Arc<Caller>, request: Request<Incoming>) -> Result<Respo
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response)
+    // A stream of events is a request for as long as it lasts.
+    Ok(response.map(|body| match body {
+        Either::Left(whole) => Either::Left(whole),
+        Either::Right(frames) => {
+            let kept = move |_: &_| {
+                let _ = &open;
+            };
+            Either::Right(StreamBody::new(frames.inspect(kept).boxed()))
+        }
+    }))
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::server::graceful::GracefulShutdown;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -51,7 +51,7 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Room::new(limits.connections);
     let attendant = Arc::new(Attendant::new(http, tls, limits.head_timeout));
-    let stopping = GracefulShutdown::new();
+    let (stopping, is_stopping) = watch::channel(false);
     let mut open = JoinSet::new();
     tokio::pin!(stop);
     loop {
@@ -65,7 +65,7 @@ pub async fn serve(
                 Seat::None => drop(stream),
                 seat => {
                     let attendant = Arc::clone(&attendant);
-                    open.spawn(attendant.attend(stream, peer, seat, stopping.watcher()));
+                    open.spawn(attendant.attend(stream, peer, seat, is_stopping.clone()));
                 }
             },
             Err(error) if is_of_the_caller(&error) => {}
@@ -76,8 +76,10 @@ pub async fn serve(
         }
     }
     drop(listener);
+    stopping.send_replace(true);
+    let all_ended = async { while open.join_next().await.is_some() {} };
     // Whoever is still open after that is cut.
-    let _ = timeout(STOP_WITHIN, stopping.shutdown()).await;
+    let _ = timeout(STOP_WITHIN, all_ended).await;
     open.shutdown().await;
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(crate) fn serve(args: &ServeArgs) -> ExitCode {
 fn run(args: &ServeArgs) -> Result<()> {
     let config = Config::read(args)?;
     start_log(&config)?;
-    raise_file_limit();
+    raise_file_limit(config.connections.connections);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.worker_threads)
         .enable_all()
@@ -174,7 +174,7 @@ fn start_log(config: &Config) -> Result<()> {
 }
 
 /// Takes as many open files as the system gives: every waiting caller needs one.
-fn raise_file_limit() {
+fn raise_file_limit(connections: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -183,5 +183,13 @@ fn raise_file_limit() {
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit on open files stays as it is");
+    }
+    let open_files = limit.maximum.and_then(|maximum| usize::try_from(maximum).ok());
+    if let Some(open_files) = open_files.filter(|files| *files < connections) {
+        tracing::warn!(
+            open_files,
+            connections,
+            "the system allows fewer open files than max_connections needs; raise LimitNOFILE, or lower it"
+        );
     }
 }

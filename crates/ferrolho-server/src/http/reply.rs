@@ -121,14 +121,15 @@ impl Reply {
         if let Ok(id) = HeaderValue::from_str(request_id) {
             headers.insert("x-request-id", id);
         }
+        // Names are the callers'; no browser shall take any answer for a page or a script.
+        headers.insert(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        );
         if self.is_page {
             headers.insert(
                 header::CONTENT_SECURITY_POLICY,
                 HeaderValue::from_static(self.policy.as_str()),
-            );
-            headers.insert(
-                header::X_CONTENT_TYPE_OPTIONS,
-                HeaderValue::from_static("nosniff"),
             );
             headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         } else {

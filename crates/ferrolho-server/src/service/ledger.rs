@@ -11,12 +11,13 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ferrolho_core::{Event, EventKind, Holder, Lock, Principal, Resource};
 use ferrolho_store::ListQuery;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::drive::{RETRY, with_jitter};
@@ -24,6 +25,16 @@ use super::{Reached, Service};
 
 /// How many locks a look reads at a time.
 const PAGE_LOCKS: usize = 1_000;
+
+/// The shortest rest between two looks. They rest longer, in proportion to what they take: on a store whose feed is
+/// interrupted again and again, most of the time is not theirs.
+const REST: Duration = Duration::from_secs(1);
+
+/// How many times as long as a look took the rest after it is.
+const REST_FACTOR: u32 = 10;
+
+/// How many resources the feed may speak of during one look; after more it begins anew.
+const MAX_TOLD: usize = 100_000;
 
 /// The locks of every principal.
 #[derive(Debug)]
@@ -45,7 +56,7 @@ struct State {
 #[derive(Debug)]
 struct Look {
     number: u64,
-    /// What the feed has spoken of since: at most what happens to locks while all of them are read once.
+    /// What the feed has spoken of since, up to [`MAX_TOLD`].
     told: HashSet<Resource>,
 }
 
@@ -116,6 +127,10 @@ impl Ledger {
                 EventKind::Released | EventKind::Expired | EventKind::Forced => false,
             };
             state.note(&event.lock, is_held);
+        }
+        if state.look.as_ref().is_some_and(|look| look.told.len() > MAX_TOLD) {
+            drop(state);
+            self.gap();
         }
     }
 
@@ -227,7 +242,11 @@ impl Drop for Asked {
 pub(super) async fn keep(service: Weak<Service>, ledger: Arc<Ledger>) {
     while service.strong_count() > 0 {
         match ledger.wanted() {
-            Some(number) => look(&service, &ledger, number).await,
+            Some(number) => {
+                let begun = Instant::now();
+                look(&service, &ledger, number).await;
+                sleep(REST.max(begun.elapsed() * REST_FACTOR)).await;
+            }
             None => ledger.bell.notified().await,
         }
     }

@@ -95,6 +95,7 @@ impl Answer {
         assert_eq!(self.status, 200, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/json"));
         assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
         self.json()
     }
 
@@ -138,6 +139,7 @@ impl Answer {
         assert_eq!(self.status, 204, "{}", self.text());
         assert!(self.body.is_empty());
         assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
     }
 
     /// A problem (RFC 9457) in the one form that there is.
@@ -145,6 +147,7 @@ impl Answer {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
         let json = self.json();
         assert_eq!(json["status"], status, "{json}");
         assert_eq!(json["code"], code, "{json}");
