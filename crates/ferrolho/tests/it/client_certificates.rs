@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ferrolho_client::Client;
@@ -311,6 +313,66 @@ fn rights_and_authorities_are_exchanged_while_it_runs() {
         lab.server.log().contains("there is no certificate in it")
     });
     assert_eq!(lab.acquire(Some(&new), None, "--http2"), principal("worker"));
+}
+
+/// How often everything is read again.
+const RELOADS: usize = 10;
+
+/// How many requests one run of curl makes on its connection.
+const REQUESTS: usize = 50;
+
+#[test]
+fn everything_is_read_again_under_load_without_one_failed_request() {
+    let authority = Authority::new();
+    let certificate = authority.sign("server", &["localhost"]);
+    let lab = Lab::with(authority, &certificate);
+    let lines = fs::read_to_string(lab.path("tokens")).unwrap();
+    let is_over = AtomicBool::new(false);
+    let asked: usize = thread::scope(|scope| {
+        let (lab, is_over) = (&lab, &is_over);
+        let work = move |version: &str, certificate: Option<&Certificate>, token: Option<&str>| {
+            let mut asked = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let body = "{\"owner\":\"a\",\"ttl_seconds\":600}";
+                let url = lab.url(&format!("/locks/{}-[1-{REQUESTS}]", rand::random::<u64>()));
+                let args = [version, "--data", body, "--write-out", "\n%{http_code}\n", &url];
+                let output = lab.curl(certificate, token, &args);
+                let said = String::from_utf8(output.stdout).unwrap();
+                let good = said.lines().filter(|line| *line == "200").count();
+                assert_eq!(good, REQUESTS, "{said} {:?}", output.stderr);
+                asked += good;
+            }
+            asked
+        };
+        let callers: Vec<_> = ["--http1.1", "--http2"]
+            .into_iter()
+            .flat_map(|version| {
+                [(Some(&lab.app), None), (None, Some(lab.token.token.as_str()))]
+                    .map(|(certificate, token)| scope.spawn(move || work(version, certificate, token)))
+            })
+            .collect();
+        for number in 1..=RELOADS {
+            // A new key, and another line for somebody else.
+            lab.authority.sign("server", &["localhost"]);
+            let another = Made::full(&format!("another-{number}"), "*");
+            fs::write(lab.path("tokens"), format!("{lines}{}\n", another.line)).unwrap();
+            fs::rename(
+                lab.server.path("audit"),
+                lab.server.path(&format!("audit.{number}")),
+            )
+            .unwrap();
+            lab.server.signal(Signal::HUP);
+            until("all is read", || {
+                let certificates = lab.server.log().matches("the certificate was read again").count();
+                certificates == number && lab.server.path("audit").exists()
+            });
+            assert_eq!(lab.acquire(None, Some(&another.token), "--http2").0, 200);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+    });
+    assert!(asked >= RELOADS, "{asked}");
+    assert!(!lab.server.log().contains("stay"), "nothing was refused");
 }
 
 #[test]
