@@ -7,6 +7,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 
 import { Server, browser, open, picture, row } from "./page.mjs";
+import { Postgres } from "./postgres.mjs";
 
 let chrome;
 before(async () => {
@@ -69,15 +70,115 @@ scene("a lock's own page shows who waits, and the hand-over", async (page, serve
 });
 
 scene("names are text, whatever they hold", async (page, server) => {
-  const names = ['<img src=x onerror="alert(1)">', "<script>alert(1)</script>", "a&amp;b", "\u202Egnp.exe", "__proto__", "%2F", "é", "e\u0301"];
+  const names = ['<img src=x onerror="alert(1)">', "<script>alert(1)</script>", "a&amp;b", "\u202Egnp.exe", "pay\u200Bment", "__proto__", "%2F", "é", "e\u0301"];
   for (const name of names) await server.acquire(name, name, 600, { metadata: { [name]: name } });
   for (const name of names) {
     const link = page.locator(`#rows a[href="#${encodeURIComponent(name).replaceAll('"', "%22")}"]`);
     assert.equal(await link.textContent(), name);
   }
+  // What cannot be seen, or turns text around, is shown by its number.
+  const codes = await page.locator("#rows td:first-child .unseen").evaluateAll((all) => all.map((one) => one.dataset.code));
+  assert.deepEqual(codes.sort(), ["U+200B", "U+202E", "not NFC"]);
   await picture(page, "names");
   await page.locator("#rows a").first().click();
   await page.locator("#facts").waitFor();
+});
+
+scene("who waits is counted, and can be sorted by", async (page, server) => {
+  for (const name of ["a", "b", "c"]) await server.acquire(name, "holder");
+  const waiting = ["x", "y"].map((owner) => server.acquire("b", owner, 600, { wait_seconds: 60 }));
+  waiting.push(server.acquire("c", "x", 600, { wait_seconds: 60 }));
+  const counts = () => page.locator("#rows tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[4].textContent]));
+  const become = async (wanted) => {
+    for (let n = 0; n < 200 && JSON.stringify(await counts()) !== JSON.stringify(wanted); n += 1) await page.waitForTimeout(50);
+    assert.deepEqual(await counts(), wanted);
+  };
+  await become([["a", ""], ["b", "2"], ["c", "1"]]);
+  await page.getByRole("button", { name: "Waiting" }).click();
+  await become([["b", "2"], ["c", "1"], ["a", ""]]);
+  await picture(page, "waiting");
+  await server.release("b", "holder");
+  await server.release("b", "x");
+  await server.release("c", "holder");
+  await Promise.all(waiting);
+  await become([["a", ""], ["b", ""], ["c", ""]]);
+});
+
+scene("a lock's page knows what happened before it was opened", async (page, server) => {
+  await server.acquire("team/job", "first");
+  await server.release("team/job", "first");
+  await server.acquire("other", "first");
+  await server.acquire("team/job", "second");
+  await page.goto(`${server.url}/#team%2Fjob`);
+  await page.reload();
+  const history = () => page.locator("#history li").evaluateAll((items) => items.map((item) => item.textContent.replace(/^[\d:. APM]+/, "")));
+  await page.locator("#history li").nth(2).waitFor();
+  assert.deepEqual(await history(), ["acquired team/job by second", "released team/job by first", "acquired team/job by first"]);
+  await server.release("team/job", "second");
+  await page.locator("#history li").nth(3).waitFor();
+  await page.locator("#facts").getByText("free").waitFor();
+});
+
+scene("the feed can be narrowed, and leads to a lock's page", async (page, server) => {
+  await page.locator('#connection[data-state="live"]').waitFor();
+  await server.acquire("one", "anna");
+  await server.acquire("two", "bert");
+  await server.release("one", "anna");
+  await page.locator("#events li").nth(2).waitFor();
+  await page.getByLabel("Kind").selectOption("acquired");
+  await page.waitForFunction(() => document.querySelectorAll("#events li").length === 2);
+  await page.getByLabel("Name or owner").fill("bert");
+  await page.waitForFunction(() => document.querySelectorAll("#events li").length === 1);
+  await page.getByLabel("Kind").selectOption("forced");
+  await page.getByText("Nothing yet.").waitFor();
+  await page.getByLabel("Kind").selectOption("");
+  await page.locator("#events").getByRole("link", { name: "two" }).click();
+  await page.locator("#detail-title").getByText("two").waitFor();
+});
+
+scene("what is selected or focused stays while times run down", async (page, server) => {
+  await server.acquire("a", "anna", 600);
+  await server.acquire("b", "bert", 600);
+  await row(page, "b").getByRole("link").focus();
+  await page.evaluate(() => {
+    document.querySelector("#rows tr").dataset.same = "yes";
+    getSelection().selectAllChildren(document.querySelector("#rows tr").cells[1]);
+  });
+  const shown = await row(page, "a").textContent();
+  await page.waitForFunction((before) => document.querySelector("#rows tr").textContent !== before, shown);
+  assert.equal(await page.evaluate(() => document.querySelector("#rows tr").dataset.same), "yes");
+  assert.equal(await page.evaluate(() => getSelection().toString()), "anna");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "b");
+  // By keyboard alone to the lock's page and back.
+  await page.keyboard.press("Enter");
+  await page.locator("#detail-title").getByText("b", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "All locks" }).focus();
+  await page.keyboard.press("Enter");
+  await row(page, "a").waitFor();
+});
+
+test("a server that says nothing any more is lost, and charts have a gap", { timeout: 120_000 }, async () => {
+  const server = await Server.start({ args: ["--store", "memory:"] });
+  const page = await open(chrome, server.url);
+  await server.acquire("a", "anna");
+  await row(page, "a").waitFor();
+  await page.locator("#charts").getByText("Live locks 1").waitFor();
+  await page.clock.install();
+  // A stream that begins now is watched by the clock that this test moves.
+  await page.reload();
+  await row(page, "a").waitFor();
+  server.child.kill("SIGSTOP");
+  await page.clock.fastForward(36_000);
+  await page.getByText(/connection lost, showing state of \d/).waitFor();
+  server.child.kill("SIGCONT");
+  for (let n = 0; n < 100 && !(await page.locator('#connection[data-state="live"]').count()); n += 1) {
+    await page.clock.fastForward(5_000);
+    await page.waitForTimeout(50);
+  }
+  await page.locator('#connection[data-state="live"]').waitFor();
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+  await server.remove();
 });
 
 scene("filters and sorting", async (page, server) => {
@@ -103,6 +204,7 @@ test("a restart is told, survived, and nothing stale is left", { timeout: 120_00
   await row(page, "goes").waitFor();
   await server.stop();
   await page.getByText(/connection lost, showing state of \d/).waitFor();
+  await page.locator("#charts").getByText("Live locks not known").waitFor();
   await picture(page, "lost");
   const other = await Server.start({ folder: server.folder });
   await other.release("goes", "a");
@@ -144,14 +246,46 @@ scene(
     await page.getByLabel("Reason").fill("its host is gone");
     await page.getByRole("button", { name: "Force release" }).click();
     await page.locator("#facts").getByText("free").waitFor();
-    await page.locator("#events").getByText("its host is gone").waitFor();
+    await page.locator("#history").getByText("its host is gone").waitFor();
     assert.equal((await server.call("GET", "/locks/stuck", undefined, as)).status, 404);
+    // Who may only look is not offered it.
+    await server.acquire("stuck", "worker", 600, {}, as);
+    await page.locator("#force").waitFor();
+    await page.getByRole("button", { name: "Forget token" }).click();
+    await page.getByLabel("Token").fill(server.worker);
+    await page.getByRole("button", { name: "Show locks" }).click();
+    await page.locator("#facts").getByText("worker").first().waitFor();
+    assert.ok(!(await page.locator("#force").isVisible()));
     const elsewhere = await page.context().newPage();
     await elsewhere.goto(server.url);
     await elsewhere.getByLabel("Token").waitFor();
   },
   guarded,
 );
+
+test("a page on one server shows what comes through another", { timeout: 120_000 }, async () => {
+  const database = await Postgres.start();
+  const args = ["--store", database.url];
+  const [here, there] = [await Server.start({ args }), await Server.start({ args })];
+  const page = await open(chrome, here.url);
+  await page.locator('#connection[data-state="live"]').waitFor();
+  await there.acquire("team/job", "over-there", 600);
+  await row(page, "team/job").getByText("over-there").waitFor();
+  const waiting = here.acquire("team/job", "over-here", 600, { wait_seconds: 60 });
+  await row(page, "team/job").locator("td").nth(4).getByText("1").waitFor();
+  await there.release("team/job", "over-there");
+  assert.equal((await waiting).body.acquired, true);
+  await row(page, "team/job").getByText("over-here").waitFor();
+  await there.acquire("short", "over-there", 1);
+  await row(page, "short").waitFor();
+  await row(page, "short").waitFor({ state: "detached" });
+  await there.release("team/job", "over-here");
+  await page.getByText("Nobody holds a lock").waitFor();
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+  await Promise.all([here.remove(), there.remove()]);
+  await database.remove();
+});
 
 scene("fifty thousand locks show at once, a page at a time", async (page, server) => {
   const sets = [];
@@ -174,7 +308,7 @@ scene("fifty thousand locks show at once, a page at a time", async (page, server
   await page.reload();
   await row(page, "job/000000").waitFor();
   goOn();
-  await page.getByText("50016", { exact: true }).waitFor();
+  await page.locator("#count").getByText("50016", { exact: true }).waitFor();
   assert.equal(await page.locator("#rows tr").count(), 200);
   await page.getByRole("button", { name: "Show more" }).click();
   await row(page, "job/000399").waitFor();
@@ -189,6 +323,7 @@ test("dark, and on a telephone", { timeout: 120_000 }, async () => {
     ["dark", { colorScheme: "dark" }],
     ["light", { colorScheme: "light" }],
     ["telephone", { viewport: { width: 390, height: 800 }, colorScheme: "light" }],
+    ["narrow", { viewport: { width: 320, height: 700 }, colorScheme: "dark" }],
   ]) {
     const page = await open(chrome, server.url, options);
     await row(page, "team/job-0").waitFor();

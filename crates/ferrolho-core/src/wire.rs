@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FencingToken, Lock, Metadata, Owner, Reason, Resource, Timestamp};
+use crate::{Event, FencingToken, Lock, Metadata, Owner, Principal, Reason, Resource, Timestamp};
 
 /// The body of `POST /locks/{resource}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,50 @@ pub struct ReleasedLocks {
 pub struct WaiterList {
     /// The first is the next to get it.
     pub waiters: Vec<Waiter>,
+}
+
+/// The answer to `GET /whoami`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoAmI {
+    /// As whom the caller takes locks; null without authentication.
+    pub principal: Option<Principal>,
+    /// What it may do: `acquire`, `read`, `admin`.
+    pub rights: Vec<String>,
+    /// To which locks: names, or beginnings of names with a `*` behind.
+    pub allow: Vec<String>,
+}
+
+/// The answer to `GET /waiters`, ordered by the bytes of the resources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineList {
+    /// One for each resource that anybody waits for.
+    pub lines: Vec<Line>,
+}
+
+/// A line of those who wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// For what.
+    pub resource: Resource,
+    /// How many owners wait for it on this server.
+    pub waiters: usize,
+}
+
+/// The answer to `GET /locks/{resource}/events`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventList {
+    /// The oldest first.
+    pub events: Vec<PastEvent>,
+}
+
+/// An event with its id, which `Last-Event-ID` understands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastEvent {
+    /// Opaque.
+    pub id: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
 }
 
 /// One who waits.

@@ -1,4 +1,4 @@
-// The last minutes in small charts, from what the server counts (/metrics).
+// The last minutes in small charts, from what the server counts (/metrics). Where nothing is known there is a gap.
 
 import { call } from "./server.js";
 
@@ -39,13 +39,26 @@ const CHARTS = [
   ["Hand-over", mean("ferrolho_hand_over_duration_seconds"), (seconds) => `${rounded(seconds * 1000)} ms`],
 ];
 
+// A line through the points that are known, the newest at the right edge.
+function path(points) {
+  const most = Math.max(...points, 1e-9);
+  const step = WIDTH / (POINTS - 1);
+  const from = WIDTH - (points.length - 1) * step;
+  const place = (value, n) => {
+    if (value === null) return "";
+    const pen = n > 0 && points[n - 1] !== null ? "L" : "M";
+    return `${pen}${(from + n * step).toFixed(1)} ${(HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1)}`;
+  };
+  return points.map(place).join("");
+}
+
 export class Charts {
   constructor(place, template) {
     this.place = place;
     this.lines = CHARTS.map(([title, value, text]) => {
       const figure = template.content.cloneNode(true).firstElementChild;
       place.append(figure);
-      const [caption, line] = ["figcaption", "polyline"].map((name) => figure.querySelector(name));
+      const [caption, line] = ["figcaption", "path"].map((name) => figure.querySelector(name));
       return { title, value, text, caption, line, points: [] };
     });
   }
@@ -59,7 +72,7 @@ export class Charts {
         const now = read(await (await call("/metrics")).text());
         const seconds = (performance.now() - at) / 1000;
         at = performance.now();
-        if (before) this.draw(now, before, seconds);
+        if (before) this.draw((chart, last) => chart.value(now, before, seconds, last));
         before = now;
       } catch (error) {
         if (error.status) {
@@ -67,24 +80,23 @@ export class Charts {
           return;
         }
         before = null;
+        this.draw(() => null);
       }
       await new Promise((done) => setTimeout(done, EVERY_MS));
     }
   }
 
-  draw(now, before, seconds) {
+  // Adds what each chart's value is now; null when it is not known.
+  draw(valueOf) {
     this.place.hidden = false;
     for (const chart of this.lines) {
-      const last = chart.points.at(-1) ?? 0;
-      chart.points.push(chart.value(now, before, seconds, last));
+      const known = chart.points.filter((value) => value !== null);
+      const value = valueOf(chart, known.at(-1) ?? 0);
+      chart.points.push(value);
       chart.points.splice(0, chart.points.length - POINTS);
-      const most = Math.max(...chart.points, 1e-9);
-      const step = WIDTH / (POINTS - 1);
-      const from = WIDTH - (chart.points.length - 1) * step;
-      const place = (value, n) => `${(from + n * step).toFixed(1)},${(HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1)}`;
-      chart.line.setAttribute("points", chart.points.map(place).join(" "));
+      chart.line.setAttribute("d", path(chart.points));
       const shown = document.createElement("strong");
-      shown.textContent = chart.text(chart.points.at(-1));
+      shown.textContent = value === null ? "not known" : chart.text(value);
       chart.caption.replaceChildren(chart.title, " ", shown);
     }
   }

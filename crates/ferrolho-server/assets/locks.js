@@ -1,21 +1,41 @@
 // What is known of the locks: listed once, then kept true by events.
 //
+// How many wait for each is asked for now and then: events do not tell.
+//
 // Events are followed before the list is read, and applied after it. A token that is lower than the one that is known
 // is old news; everything that the list was too early for comes as an event.
 
-import { allLocks, events } from "./server.js";
+import { allLocks, call, events } from "./server.js";
 
 const MAX_EVENTS = 500;
 const PAUSES_MS = [500, 1000, 2000, 5000];
+const LINES_EVERY_MS = 2000;
 
 export class Locks {
   constructor(onChange, onState) {
     this.all = new Map();
+    // Whether all of them were listed once.
+    this.isListed = false;
     this.recent = [];
     this.changed = new Map();
+    this.waiting = new Map();
     this.lastId = null;
     this.onChange = onChange;
     this.onState = onState;
+  }
+
+  // Asks how many wait, until the server refuses us.
+  async count() {
+    for (;;) {
+      try {
+        const { lines } = await (await call("/waiters")).json();
+        this.waiting = new Map(lines.map((line) => [line.resource, line.waiters]));
+        this.onChange();
+      } catch (error) {
+        if (error.status === 401 || error.status === 403) return;
+      }
+      await new Promise((done) => setTimeout(done, LINES_EVERY_MS));
+    }
   }
 
   // Follows the server until it refuses us.
@@ -46,6 +66,7 @@ export class Locks {
         }
       }
       this.all = listed;
+      this.isListed = true;
       for (const event of early) this.apply(event);
       early = [];
       loading = null;
@@ -84,6 +105,7 @@ export class Locks {
       this.changed.set(resource, Date.now());
     } else {
       this.all.delete(resource);
+      this.changed.delete(resource);
     }
   }
 }

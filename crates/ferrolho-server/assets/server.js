@@ -1,6 +1,9 @@
 // The server: requests with the tab's token, and the stream of events.
 
 const TOKEN = "ferrolho-token";
+// The server sends something at least every 15 seconds: a stream that is silent for longer than two of them is dead,
+// also when nobody has said so.
+const SILENCE_MS = 35_000;
 
 export class Refused extends Error {
   constructor(status, detail) {
@@ -50,19 +53,33 @@ export async function* allLocks() {
   } while (cursor);
 }
 
-// Reads the stream block by block: {name, data, id}. Ends, or fails, when the connection does.
+// Reads the stream block by block: {name, data, id}. Ends, or fails, when the connection does or falls silent.
 export async function* events(lastId, onOpen) {
-  const response = await call("/events", { headers: lastId ? { "Last-Event-ID": lastId } : {} });
-  onOpen();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += value;
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
-    for (const block of blocks) yield parse(block);
+  const silence = new AbortController();
+  let alarm;
+  const heard = () => {
+    clearTimeout(alarm);
+    alarm = setTimeout(() => silence.abort(), SILENCE_MS);
+  };
+  heard();
+  try {
+    const headers = lastId ? { "Last-Event-ID": lastId } : {};
+    const response = await call("/events", { headers, signal: silence.signal });
+    onOpen();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      heard();
+      text += value;
+      const blocks = text.split("\n\n");
+      text = blocks.pop();
+      for (const block of blocks) yield parse(block);
+    }
+  } finally {
+    clearTimeout(alarm);
+    silence.abort();
   }
 }
 

@@ -25,6 +25,17 @@ pub(super) enum Right {
     Admin,
 }
 
+impl Right {
+    /// The right's name.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 impl Rights {
     pub(super) fn of(rights: &[Right]) -> Self {
         Self {

@@ -221,6 +221,33 @@ impl Access {
         self.may(|identity| identity.may_read() && identity.patterns.iter().any(Pattern::is_any))
     }
 
+    /// What the caller may do, as the file of tokens spells it.
+    pub(crate) fn rights(&self) -> Vec<String> {
+        let rights = match self {
+            Self::Everybody => Rights {
+                acquire: true,
+                read: true,
+                admin: false,
+            },
+            Self::Known(known) => known.identity.rights,
+            Self::Nobody => Rights::default(),
+        };
+        rights
+            .listed()
+            .into_iter()
+            .map(|right| right.as_str().to_owned())
+            .collect()
+    }
+
+    /// The names that its rights are about, as the file of tokens spells them.
+    pub(crate) fn allowed(&self) -> Vec<String> {
+        match self {
+            Self::Everybody => vec![Pattern::below("").to_string()],
+            Self::Known(known) => known.identity.patterns.iter().map(Pattern::to_string).collect(),
+            Self::Nobody => Vec::new(),
+        }
+    }
+
     /// The names below `prefix` that the caller may see, as patterns that do not overlap, in the order of their
     /// bytes.
     pub(crate) fn readable(&self, prefix: &str) -> Vec<Pattern> {

@@ -7,12 +7,16 @@ use super::problem::{Code, Problem};
 use super::reply::{PagePolicy, Reply};
 
 /// Its files: their names, types and texts.
-pub(super) const ASSETS: [(&str, &str, &str); 5] = [
+pub(super) const ASSETS: [(&str, &str, &str); 9] = [
     ("style.css", CSS, include_str!("../../assets/style.css")),
     ("main.js", SCRIPT, include_str!("../../assets/main.js")),
     ("charts.js", SCRIPT, include_str!("../../assets/charts.js")),
+    ("detail.js", SCRIPT, include_str!("../../assets/detail.js")),
+    ("elements.js", SCRIPT, include_str!("../../assets/elements.js")),
+    ("feed.js", SCRIPT, include_str!("../../assets/feed.js")),
     ("locks.js", SCRIPT, include_str!("../../assets/locks.js")),
     ("server.js", SCRIPT, include_str!("../../assets/server.js")),
+    ("table.js", SCRIPT, include_str!("../../assets/table.js")),
 ];
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";

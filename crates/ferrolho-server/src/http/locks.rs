@@ -1,8 +1,8 @@
 //! One lock: `/locks/{resource}` and what is below it.
 
 use ferrolho_core::rules::ReleaseResult;
-use ferrolho_core::wire::{AcquireAnswer, Waiter, WaiterList};
-use ferrolho_core::{Claim, Lock, Resource};
+use ferrolho_core::wire::{AcquireAnswer, EventList, PastEvent, Waiter, WaiterList};
+use ferrolho_core::{Claim, Event, Lock, Resource};
 
 use super::call::{Call, allow};
 use super::problem::{Code, Problem, whole_seconds};
@@ -147,6 +147,21 @@ pub(super) fn get_waiters(call: &Call<'_>, name: &str) -> Result<Reply, Problem>
         });
     Ok(Reply::ok(&WaiterList {
         waiters: waiters.collect(),
+    }))
+}
+
+/// `GET /locks/{resource}/events`: what happened to it of late, as far as this server remembers.
+pub(super) fn get_lock_events(call: &Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let resource = resource_only(call, name)?;
+    let events = call.inner.service.history(&resource);
+    Ok(Reply::ok(&EventList {
+        events: events
+            .iter()
+            .map(|event| PastEvent {
+                id: event.position.to_string(),
+                event: Event::clone(event),
+            })
+            .collect(),
     }))
 }
 

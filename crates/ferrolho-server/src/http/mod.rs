@@ -24,6 +24,7 @@ mod problem;
 mod reply;
 mod route;
 mod sets;
+mod whoami;
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -283,6 +284,9 @@ async fn handle(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<R
         }
         (Route::ForceRelease(name), Method::POST) => locks::force_release_lock(call, name).await,
         (Route::Waiters(name), Method::GET) => locks::get_waiters(&call, name),
+        (Route::LockEvents(name), Method::GET) => locks::get_lock_events(&call, name),
+        (Route::Lines, Method::GET) => sets::get_lines(&call),
+        (Route::WhoAmI, Method::GET) => whoami::get_whoami(&call),
         (Route::Locks, Method::POST) => sets::post_locks(call).await,
         (Route::Locks, Method::GET) => sets::get_locks(call).await,
         (Route::Owner(name), Method::DELETE) => owners::delete_owner(call, name).await,

@@ -8,6 +8,9 @@ pub(super) enum Route<'a> {
     Release(&'a str),
     ForceRelease(&'a str),
     Waiters(&'a str),
+    LockEvents(&'a str),
+    Lines,
+    WhoAmI,
     Locks,
     Owner(&'a str),
     RenewOwner(&'a str),
@@ -37,10 +40,13 @@ impl<'a> Route<'a> {
                 "release" => Self::Release(name),
                 "force-release" => Self::ForceRelease(name),
                 "waiters" => Self::Waiters(name),
+                "events" => Self::LockEvents(name),
                 _ => Self::Unknown,
             },
             [Some("owners"), Some(name), None, _] if !name.is_empty() => Self::Owner(name),
             [Some("owners"), Some(name), Some("renew"), None] if !name.is_empty() => Self::RenewOwner(name),
+            [Some("waiters"), None, ..] => Self::Lines,
+            [Some("whoami"), None, ..] => Self::WhoAmI,
             [Some("events"), None, ..] => Self::Events,
             [Some("healthz"), None, ..] => Self::Healthz,
             [Some("readyz"), None, ..] => Self::Readyz,
@@ -62,7 +68,8 @@ impl<'a> Route<'a> {
             | Self::Renew(name)
             | Self::Release(name)
             | Self::ForceRelease(name)
-            | Self::Waiters(name) => Some(name),
+            | Self::Waiters(name)
+            | Self::LockEvents(name) => Some(name),
             _ => None,
         }
     }
@@ -75,6 +82,9 @@ impl<'a> Route<'a> {
             Self::Release(_) => Endpoint::Release,
             Self::ForceRelease(_) => Endpoint::ForceRelease,
             Self::Waiters(_) => Endpoint::Waiters,
+            Self::LockEvents(_) => Endpoint::LockEvents,
+            Self::Lines => Endpoint::Lines,
+            Self::WhoAmI => Endpoint::WhoAmI,
             Self::Locks => Endpoint::Locks,
             Self::Owner(_) => Endpoint::Owner,
             Self::RenewOwner(_) => Endpoint::RenewOwner,
@@ -101,6 +111,9 @@ pub(super) enum Endpoint {
     Release,
     ForceRelease,
     Waiters,
+    LockEvents,
+    Lines,
+    WhoAmI,
     Locks,
     Owner,
     RenewOwner,
@@ -120,12 +133,15 @@ pub(super) enum Endpoint {
 
 impl Endpoint {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Lock,
         Self::Renew,
         Self::Release,
         Self::ForceRelease,
         Self::Waiters,
+        Self::LockEvents,
+        Self::Lines,
+        Self::WhoAmI,
         Self::Locks,
         Self::Owner,
         Self::RenewOwner,
@@ -150,6 +166,9 @@ impl Endpoint {
             Self::Release => "/locks/{resource}/release",
             Self::ForceRelease => "/locks/{resource}/force-release",
             Self::Waiters => "/locks/{resource}/waiters",
+            Self::LockEvents => "/locks/{resource}/events",
+            Self::Lines => "/waiters",
+            Self::WhoAmI => "/whoami",
             Self::Locks => "/locks",
             Self::Owner => "/owners/{owner}",
             Self::RenewOwner => "/owners/{owner}/renew",

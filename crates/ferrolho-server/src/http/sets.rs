@@ -1,6 +1,6 @@
 //! Many locks: `/locks`.
 
-use ferrolho_core::wire::{AcquireSetAnswer, LockList};
+use ferrolho_core::wire::{AcquireSetAnswer, Line, LineList, LockList};
 use ferrolho_core::{Invalid, Owner, Resource};
 use ferrolho_store::{ListQuery, Page};
 
@@ -100,6 +100,19 @@ pub(super) async fn get_locks(call: Call<'_>) -> Result<Reply, Problem> {
         next_cursor,
         locks: page.locks.into_iter().map(|live| live.lock).collect(),
     }))
+}
+
+/// `GET /waiters`: for which locks anybody waits here, and how many.
+pub(super) fn get_lines(call: &Call<'_>) -> Result<Reply, Problem> {
+    call.query(&[])?.finish(Some(()))?;
+    allow(call.access.may_read_some(), || "read locks".to_owned())?;
+    let lines = call.inner.service.lines().into_iter();
+    let mut lines: Vec<Line> = lines
+        .filter(|(resource, _)| call.access.may_read(resource))
+        .map(|(resource, waiters)| Line { resource, waiters })
+        .collect();
+    lines.sort_by(|a, b| a.resource.cmp(&b.resource));
+    Ok(Reply::ok(&LineList { lines }))
 }
 
 /// The page of what the caller may see: the names that its patterns cover, one pattern after the other.

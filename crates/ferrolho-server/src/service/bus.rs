@@ -8,11 +8,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferrolho_core::{Event, Position};
+use ferrolho_core::{Event, Position, Resource};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Reached;
+
+/// The most events of one resource that are told at once.
+const HISTORY_MAX_EVENTS: usize = 100;
 
 /// The ring of the last events.
 #[derive(Debug)]
@@ -105,6 +108,19 @@ impl Bus {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// The last events of this resource, the oldest first.
+    pub(super) fn history(&self, resource: &Resource) -> Vec<Arc<Event>> {
+        let ring = self.ring.lock();
+        let of_it = ring
+            .events
+            .iter()
+            .rev()
+            .filter(|event| event.resource == *resource);
+        let mut events: Vec<_> = of_it.take(HISTORY_MAX_EVENTS).cloned().collect();
+        events.reverse();
+        events
+    }
+
     /// A reader of what comes after the event with this id, or from now on.
     pub(super) fn subscribe(self: &Arc<Self>, after: Option<&str>) -> Result<Subscription, Reached> {
         // Counted under the lock, so that no two take the last place.
@@ -195,7 +211,7 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrolho_core::{EventKind, FencingToken, Lock, Owner, Resource, Timestamp};
+    use ferrolho_core::{EventKind, FencingToken, Lock, Owner, Timestamp};
 
     fn event(commit: u64) -> Event {
         let at = Timestamp::from_micros(0);

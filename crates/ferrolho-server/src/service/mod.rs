@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferrolho_core::rules::ReleaseResult;
-use ferrolho_core::{Claim, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait};
+use ferrolho_core::{Claim, Event, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait};
 use ferrolho_store::{CommitMeter, Health, ListQuery, Page, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -246,6 +246,11 @@ impl Service {
         self.queues.lock().waiters(resource)
     }
 
+    /// For which resources anybody waits on this server, and how many owners, in no order.
+    pub fn lines(&self) -> Vec<(Resource, usize)> {
+        self.queues.lock().lengths()
+    }
+
     /// How many requests wait on this server.
     pub fn waiting(&self) -> usize {
         self.queues.lock().waiting()
@@ -260,6 +265,11 @@ impl Service {
     /// The events after the one with this id, or from now on.
     pub fn events(&self, after: Option<&str>) -> Result<Subscription, Refusal> {
         self.bus.subscribe(after).map_err(Refusal::LimitReached)
+    }
+
+    /// The last events of this resource that are remembered, the oldest first.
+    pub fn history(&self, resource: &Resource) -> Vec<Arc<Event>> {
+        self.bus.history(resource)
     }
 
     /// Whether the store can do its work.

@@ -203,6 +203,12 @@ impl Queues {
         self.lines.keys().cloned().collect()
     }
 
+    /// How many wait for each of them.
+    pub(super) fn lengths(&self) -> Vec<(Resource, usize)> {
+        let length = |(resource, line): (&Resource, &Line)| (resource.clone(), line.present.len());
+        self.lines.iter().map(length).collect()
+    }
+
     /// Who waits for this resource, in order.
     pub(super) fn waiters(&self, resource: &Resource) -> Vec<Waiting> {
         let present = self

@@ -26,6 +26,7 @@ mod history;
 mod idempotency;
 mod kill;
 mod limits;
+mod looks;
 mod many;
 mod metrics;
 mod names;

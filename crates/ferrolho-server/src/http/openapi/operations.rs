@@ -158,6 +158,33 @@ const WAITERS: Operation = Operation {
     problems: &[],
 };
 
+const LOCK_EVENTS: Operation = Operation {
+    endpoint: Endpoint::LockEvents,
+    method: "get",
+    id: "get_lock_events",
+    group: LOCKS,
+    summary: "See what happened to a lock of late",
+    description: "At most the last 100 of its events that the server that is asked remembers, the oldest first. Their \
+        ids are those of `GET /events`.",
+    parameters: &[],
+    body: None,
+    answer: Answer::Json("EventList"),
+    problems: &[],
+};
+
+const LINES: Operation = Operation {
+    endpoint: Endpoint::Lines,
+    method: "get",
+    id: "get_waiters_of_all",
+    group: MANY,
+    summary: "See for which locks anybody waits",
+    description: "How many owners wait for each, on the server that is asked.",
+    parameters: &[],
+    body: None,
+    answer: Answer::Json("LineList"),
+    problems: &[],
+};
+
 const ACQUIRE_SET: Operation = Operation {
     endpoint: Endpoint::Locks,
     method: "post",
@@ -228,6 +255,19 @@ const EVENTS: Operation = Operation {
     parameters: &[Parameter::Prefix, Parameter::LastEventId],
     body: None,
     answer: Answer::Text("text/event-stream"),
+    problems: &[],
+};
+
+const WHO_AM_I: Operation = Operation {
+    endpoint: Endpoint::WhoAmI,
+    method: "get",
+    id: "get_whoami",
+    group: RUNNING,
+    summary: "As whom does the server know the caller?",
+    description: "The caller's principal and what it may do. Without authentication there is no principal.",
+    parameters: &[],
+    body: None,
+    answer: Answer::Json("WhoAmI"),
     problems: &[],
 };
 
@@ -343,11 +383,14 @@ pub(super) const ALL: &[Operation] = &[
     RELEASE_BY_POST,
     FORCE_RELEASE,
     WAITERS,
+    LOCK_EVENTS,
     ACQUIRE_SET,
     LIST,
+    LINES,
     RENEW_OWNER,
     RELEASE_OWNER,
     EVENTS,
+    WHO_AM_I,
     HEALTHZ,
     READYZ,
     METRICS,

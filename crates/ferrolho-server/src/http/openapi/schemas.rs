@@ -161,6 +161,23 @@ fn answers() -> Value {
         "Waiter": object(&["owner", "since", "wait_seconds"], &json!({
             "owner": owner(), "since": time("Since when it has had its place"), "wait_seconds": wait(),
         })),
+        "WhoAmI": object(&["principal", "rights", "allow"], &json!({
+            "principal": {"type": ["string", "null"]},
+            "rights": list(&json!({"enum": ["acquire", "read", "admin"]})),
+            "allow": list(&json!({"type": "string", "description": "A name, or with a `*` behind, the beginning of one."})),
+        })),
+        "LineList": object(&["lines"], &json!({"lines": list(&reference("Line"))})),
+        "Line": object(&["resource", "waiters"], &json!({
+            "resource": name("What they wait for"),
+            "waiters": {"type": "integer", "minimum": 1, "description": "How many owners wait for it on this server."},
+        })),
+        "EventList": object(&["events"], &json!({"events": list(&reference("PastEvent"))})),
+        "PastEvent": object(&["id", "kind", "resource", "lock", "at"], &json!({
+            "id": {"type": "string", "description": "Opaque; `Last-Event-ID` understands it."},
+            "kind": {"enum": EventKind::ALL},
+            "resource": name("What is locked"), "lock": reference("Lock"), "at": time("When"),
+            "reason": {"type": "string", "description": "Why, where somebody gave a reason."},
+        })),
         "Event": object(&["kind", "resource", "lock", "at"], &json!({
             "kind": {"enum": EventKind::ALL},
             "resource": name("What is locked"), "lock": reference("Lock"), "at": time("When"),
