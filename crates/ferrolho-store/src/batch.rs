@@ -48,6 +48,16 @@ pub(crate) trait Carrier: Send + 'static {
     async fn carry(&self, batch: Vec<Attempt<Self::Answer>>);
 }
 
+/// When a commit sets out, and with how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How many changes a commit carries.
+    pub(crate) max_changes: usize,
+    /// How many commits may be under way with less than that. Further ones set out full: where an engine commits one
+    /// after the other, a small one would only make those behind it wait.
+    pub(crate) eager_flights: usize,
+}
+
 /// A store's queue, and what else works in its background until the store is closed or dropped.
 pub(crate) struct Works<R> {
     /// None once the store is closed.
@@ -63,11 +73,11 @@ struct Tasks {
 }
 
 impl<R: Send + 'static> Works<R> {
-    /// Begins to work. A commit carries at most so many changes.
-    pub(crate) fn start<C: Carrier<Answer = R>>(carriers: Vec<C>, max_changes: usize) -> Self {
+    /// Begins to work.
+    pub(crate) fn start<C: Carrier<Answer = R>>(carriers: Vec<C>, bounds: Bounds) -> Self {
         let (inbox, attempts) = mpsc::channel(MAX_WAITING_ATTEMPTS);
         let mut tasks = Tasks::default();
-        tasks.queue.spawn(empty(attempts, carriers, max_changes));
+        tasks.queue.spawn(empty(attempts, carriers, bounds));
         Self {
             inbox: Mutex::new(Some(inbox)),
             tasks: Mutex::new(tasks),
@@ -126,7 +136,7 @@ fn closed() -> StoreError {
 async fn empty<C: Carrier>(
     mut inbox: mpsc::Receiver<Attempt<C::Answer>>,
     mut carriers: Vec<C>,
-    max_changes: usize,
+    bounds: Bounds,
 ) {
     let mut waiting = VecDeque::new();
     let mut busy = HashSet::new();
@@ -134,7 +144,12 @@ async fn empty<C: Carrier>(
     let mut is_open = true;
     while is_open || !waiting.is_empty() || !flights.is_empty() {
         while let Some(carrier) = carriers.pop() {
-            let batch = gather(&mut waiting, &busy, max_changes);
+            let may_leave = flights.len() < bounds.eager_flights || changes(&waiting) >= bounds.max_changes;
+            let batch = if may_leave {
+                gather(&mut waiting, &busy, bounds.max_changes)
+            } else {
+                Vec::new()
+            };
             if batch.is_empty() {
                 carriers.push(carrier);
                 break;
@@ -168,6 +183,11 @@ async fn empty<C: Carrier>(
             },
         }
     }
+}
+
+/// How many changes wait.
+fn changes<R>(waiting: &VecDeque<Attempt<R>>) -> usize {
+    waiting.iter().map(|attempt| attempt.changes.len()).sum()
 }
 
 /// Takes from the queue what can go into one commit.

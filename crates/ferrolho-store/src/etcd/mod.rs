@@ -52,7 +52,7 @@ use self::members::{ATTEMPT, Members};
 use self::record::Me;
 use self::requests::Cluster;
 use self::watch::Follower;
-use crate::batch::Works;
+use crate::batch::{Bounds, Works};
 use crate::clock::Moment;
 use crate::{
     Attempt, CommitMeter, ENGINE_TIMEOUT, EngineTraits, Feed, FeedSender, Health, ListQuery, Outcome, Page,
@@ -101,7 +101,13 @@ impl EtcdStore {
         let feed = FeedSender::default();
         let follower = Arc::new(Follower::new(Arc::clone(&committer), feed.clone()));
         let flights = (0..MAX_FLIGHTS).map(|_| Flight(Arc::clone(&committer))).collect();
-        let works = Works::start(flights, MAX_BATCH_CHANGES);
+        let works = Works::start(
+            flights,
+            Bounds {
+                max_changes: MAX_BATCH_CHANGES,
+                eager_flights: MAX_FLIGHTS,
+            },
+        );
         works.spawn(life::run(Arc::clone(&committer)));
         let (prober, runner) = (Arc::clone(&follower), Arc::clone(&follower));
         works.spawn(async move { prober.probe().await });

@@ -9,15 +9,18 @@ use tokio::time::Instant;
 use super::database::Database;
 use super::ends::Ends;
 use super::link::Link;
-use crate::batch::{Attempt, Carrier};
+use crate::batch::{Attempt, Bounds, Carrier};
 use crate::{CommitMeter, ENGINE_TIMEOUT, Outcome, StoreError};
 
 /// How many calls may be under way, each on a connection of its own. One commits while the other one travels; the
 /// database takes them one after the other anyway.
 pub(super) const MAX_FLIGHTS: usize = 2;
 
-/// How many changes a call carries.
-pub(super) const MAX_BATCH_CHANGES: usize = 128;
+/// A second call sets out full or not at all: while the first one commits, more comes in for it.
+pub(super) const BOUNDS: Bounds = Bounds {
+    max_changes: 128,
+    eager_flights: 1,
+};
 
 /// How an attempt ended.
 pub(super) type Reply = Result<Outcome, StoreError>;

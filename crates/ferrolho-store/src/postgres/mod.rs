@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use ferrolho_core::{Live, Resource};
 use tokio::time::{Instant, timeout};
 
-use self::batch::{Flight, MAX_BATCH_CHANGES, MAX_FLIGHTS, Reply};
+use self::batch::{BOUNDS, Flight, MAX_FLIGHTS, Reply};
 use self::database::Database;
 use self::ends::Ends;
 use self::failure::Failure;
@@ -123,7 +123,7 @@ impl PostgresStore {
         for link in flights.iter().map(|flight| &flight.link).chain([&clearing]) {
             link.session(until).await.map_err(no_answer)?;
         }
-        let works = Works::start(flights, MAX_BATCH_CHANGES);
+        let works = Works::start(flights, BOUNDS);
         let follower = Arc::clone(&listener);
         works.spawn(async move { follower.run().await });
         // Who watches from the first moment should miss nothing. If it cannot be heard now it will be later.
