@@ -8,7 +8,7 @@ use crate::explain::{Refutation, refute};
 use crate::group::{Group, alone, joined};
 use crate::search::{Found, search};
 use crate::state::Ends;
-use crate::{Call, Moment};
+use crate::{Answer, Ask, Call, Moment};
 
 /// By how many answers the beginnings grow that are looked at.
 const STEP_ANSWERS: usize = 100;
@@ -23,6 +23,8 @@ pub struct Judge {
     pub early: Duration,
     /// For how long after its end a lock may still be seen.
     pub late: Duration,
+    /// How long after its wait is over a call without an answer may still be carried out; for ever when nothing bounds it.
+    pub unheard: Option<Duration>,
     /// How many points of orders are looked at for one group of resources before it counts as undecided.
     pub effort_points: usize,
 }
@@ -48,8 +50,9 @@ impl Judge {
     /// Whether some order of these calls explains all the answers: for each resource alone, which nearly every fault
     /// shows in the shortest way, and then for those together that sets join.
     pub fn check(&self, calls: &[Call]) -> Verdict {
+        let calls: Vec<Call> = calls.iter().map(|call| self.bounded(call)).collect();
         let (mut points, mut undecided) = (0, 0);
-        for group in alone(calls).into_iter().chain(joined(calls)) {
+        for group in alone(&calls).into_iter().chain(joined(&calls)) {
             for beginning in beginnings(&group) {
                 match search(&beginning, self) {
                     Found::Order { points: looked_at } => points += looked_at,
@@ -67,6 +70,20 @@ impl Judge {
         }
     }
 
+    /// The call, with the latest moment at which it can be carried out.
+    fn bounded(&self, call: &Call) -> Call {
+        let mut call = call.clone();
+        if let (Answer::Unknown, Some(unheard)) = (&call.answer, self.unheard) {
+            let wait = match &call.ask {
+                Ask::Acquire { wait, .. } => wait.duration(),
+                _ => Duration::ZERO,
+            };
+            let bound = call.start + wait + unheard;
+            call.end = Some(call.end.map_or(bound, |end| end.min(bound)));
+        }
+        call
+    }
+
     /// The moment of the history at which the store's clock shows this, where that can be said.
     pub(crate) fn exact(&self, at: Timestamp) -> Option<Moment> {
         let start = self.store_clock_at_start?;
@@ -76,14 +93,16 @@ impl Judge {
     /// The moment of an act that the store's clock puts here: exactly, or anywhere within these bounds. Nothing when it
     /// lies outside of them.
     pub(crate) fn moment(&self, at: Timestamp, earliest: Moment, latest: Moment) -> Option<Ends> {
+        // What the service writes are whole microseconds of what it read.
+        let is_within = |exact: Moment| exact <= latest && earliest < exact + Duration::from_micros(1);
         let Some(exact) = self.exact(at) else {
             return Some(Ends {
                 earliest,
                 latest: (latest < Moment::MAX).then_some(latest),
             });
         };
-        (earliest <= exact && exact <= latest).then_some(Ends {
-            earliest: exact,
+        is_within(exact).then_some(Ends {
+            earliest: exact.max(earliest),
             latest: Some(exact),
         })
     }

@@ -150,10 +150,13 @@ impl Group {
 
 impl Op {
     fn new(call: Call, slots: Vec<usize>) -> Self {
+        let is_unheard_renewal = call.answer == Answer::Unknown && matches!(call.ask, Ask::Renew { .. });
         Self {
             slots,
             is_optional: call.answer == Answer::Unknown,
-            latest: call.end.unwrap_or(Moment::MAX),
+            // A renewal may be seen by its end alone, long after others have looked at the lock for other reasons; the
+            // search places it right before that.
+            latest: call.end.filter(|_| !is_unheard_renewal).unwrap_or(Moment::MAX),
             is_refused_by_line: false,
             shares_place: false,
             call,
@@ -171,6 +174,11 @@ impl Op {
     /// Whether it need not have happened: nobody knows, or it may have been granted though it was refused.
     pub(crate) fn may_come(&self) -> bool {
         self.is_optional || !self.has_to_come() && self.shares_place
+    }
+
+    /// Whether both are about the same resource.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.slots.iter().any(|slot| other.slots.contains(slot))
     }
 
     /// The token that the lock of this slot was seen to have.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ferrolho_core::{Claim, Grant, Lock, Mark, Resource, Ttl, Wait};
 use parking_lot::Mutex;
 
-/// A moment of a history: how long after the start of the record, in whole microseconds as the service's times are.
+/// A moment of a history: how long after the start of the record. No two are the same, so the clock gives microseconds,
+/// as the service's times are, and nanoseconds tell the order of what falls on the same one.
 pub type Moment = Duration;
 
 /// A duration in whole microseconds.
@@ -109,8 +110,23 @@ impl Ask {
 
 /// Writes down calls as they happen. A call that is never answered stays unknown.
 pub struct Recorder {
-    now: Box<dyn Fn() -> Moment + Send + Sync>,
-    calls: Mutex<Vec<Call>>,
+    clock: Box<dyn Fn() -> Moment + Send + Sync>,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    calls: Vec<Call>,
+    /// The last moment that was noted.
+    last: Moment,
+}
+
+impl Record {
+    /// The moment that the clock shows, or the next one if it was noted before.
+    fn tick(&mut self, clock: Moment) -> Moment {
+        self.last = clock.max(self.last + Duration::from_nanos(1));
+        self.last
+    }
 }
 
 impl fmt::Debug for Recorder {
@@ -121,27 +137,28 @@ impl fmt::Debug for Recorder {
 
 impl Recorder {
     /// A recorder on this clock, which must never go back.
-    pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(clock: impl Fn() -> Moment + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
-            now: Box::new(now),
-            calls: Mutex::default(),
+            clock: Box::new(clock),
+            record: Mutex::default(),
         })
     }
 
     /// Notes that a request is about to be sent. A grant without a key gets a mark of its own.
     pub fn begin(self: &Arc<Self>, client: &str, mut ask: Ask) -> Open {
-        let mut calls = self.calls.lock();
-        let index = calls.len();
+        let mut record = self.record.lock();
+        let start = record.tick((self.clock)());
+        let index = record.calls.len();
         if let Ask::Acquire { grant, .. } = &mut ask
             && matches!(grant.mark, Mark::Random(_))
         {
             grant.mark = Mark::Random(index.try_into().unwrap_or(u64::MAX));
         }
-        calls.push(Call {
+        record.calls.push(Call {
             client: client.to_owned(),
             ask,
             answer: Answer::Unknown,
-            start: (self.now)(),
+            start,
             end: None,
         });
         Open {
@@ -153,9 +170,10 @@ impl Recorder {
     /// Whatever has not been answered by now cannot happen any more, since all servers and all that they had sent to
     /// their store are gone.
     pub fn cut(&self) {
-        let mut calls = self.calls.lock();
-        let now = (self.now)();
-        let open = calls
+        let mut record = self.record.lock();
+        let now = record.tick((self.clock)());
+        let open = record
+            .calls
             .iter_mut()
             .filter(|call| call.answer == Answer::Unknown && call.end.is_none());
         for call in open {
@@ -165,7 +183,7 @@ impl Recorder {
 
     /// What has been written down so far.
     pub fn calls(&self) -> Vec<Call> {
-        self.calls.lock().clone()
+        self.record.lock().calls.clone()
     }
 }
 
@@ -179,9 +197,9 @@ pub struct Open {
 impl Open {
     /// Notes the answer, which has just come.
     pub fn answered(self, answer: Answer) {
-        let mut calls = self.recorder.calls.lock();
-        let now = (self.recorder.now)();
-        if let Some(call) = calls.get_mut(self.index)
+        let mut record = self.recorder.record.lock();
+        let now = record.tick((self.recorder.clock)());
+        if let Some(call) = record.calls.get_mut(self.index)
             && answer != Answer::Unknown
         {
             call.answer = answer;

@@ -14,7 +14,7 @@ use ferrolho_core::FencingToken;
 
 use crate::group::{Group, Op};
 use crate::state::{Point, State};
-use crate::{Judge, Moment};
+use crate::{Answer, Ask, Judge, Moment};
 
 /// What a search comes to.
 #[derive(Debug)]
@@ -61,9 +61,20 @@ struct Beginning {
     answered: usize,
     /// For each slot how many of its answered calls are taken without a hole: by their start, and by their token.
     firsts: Vec<(usize, usize)>,
-    /// A call without an answer that was taken just now: the next one must see what it did.
-    unseen: Option<usize>,
+    /// Calls without an answer that were taken just now: the next one must see what they did.
+    unseen: Vec<Unseen>,
     point: Point,
+}
+
+/// A call without an answer that nobody has seen the effect of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Unseen {
+    call: usize,
+    /// Where it took a lock that the next call must see. (In place of one that its holder had, it is seen by that one's
+    /// end.)
+    taken: Vec<usize>,
+    /// Where it is a renewal, until when the lock would have lasted without it.
+    renewed: Option<Moment>,
 }
 
 /// What is the same throughout a search.
@@ -74,8 +85,8 @@ struct Search<'a> {
     answered: Vec<Vec<usize>>,
     /// Those of them that saw a token, by it.
     by_token: Vec<Vec<(FencingToken, usize)>>,
-    /// Those that may come or not.
-    open: Vec<usize>,
+    /// Those that may come or not, each with the one before it that asks for the very same.
+    open: Vec<(usize, Option<usize>)>,
 }
 
 /// Looks for an order of the group's calls that explains their answers.
@@ -97,17 +108,17 @@ pub(crate) fn search(group: &Group, judge: &Judge) -> Found {
         judge,
         answered: (0..group.resources).map(|slot| on(slot).collect()).collect(),
         by_token: (0..group.resources).map(by_token).collect(),
-        open: (0..ops.len()).filter(|index| ops[*index].may_come()).collect(),
+        open: open_calls(ops),
     };
     let wanted = ops.iter().filter(|op| op.has_to_come()).count();
     let mut stack = vec![Beginning {
         taken: Taken::none(ops.len()),
         answered: 0,
         firsts: vec![(0, 0); group.resources],
-        unseen: None,
+        unseen: Vec::new(),
         point: Point::start(group.resources),
     }];
-    let mut seen: HashMap<(Taken, Option<usize>, State), Vec<Moment>> = HashMap::new();
+    let mut seen: HashMap<(Taken, Vec<Unseen>, State), Vec<Moment>> = HashMap::new();
     let (mut longest, mut ends) = (0, Vec::new());
     let mut points = 0;
     while let Some(beginning) = stack.pop() {
@@ -121,14 +132,14 @@ pub(crate) fn search(group: &Group, judge: &Judge) -> Found {
         if beginning.answered > longest {
             (longest, ends) = (beginning.answered, Vec::new());
         }
-        if beginning.answered == longest && beginning.unseen.is_none() && ends.len() < ENDS_KEPT {
+        if beginning.answered == longest && beginning.unseen.is_empty() && ends.len() < ENDS_KEPT {
             ends.push(beginning.point.clone());
         }
         // The last that is pushed is tried first.
         for follower in search.followers(&beginning).into_iter().rev() {
             let key = (
                 follower.taken.clone(),
-                follower.unseen,
+                follower.unseen.clone(),
                 follower.point.state.clone(),
             );
             let nows = &follower.point.nows;
@@ -157,17 +168,19 @@ impl Search<'_> {
         let fronts: Vec<Front> = (0..self.answered.len())
             .map(|slot| self.front(slot, beginning))
             .collect();
+        let is_too_late = |index: &usize| !beginning.point.is_before_end_of(&self.ops[*index]);
+        if fronts.iter().flat_map(|front| &front.calls).any(is_too_late) {
+            return Vec::new();
+        }
         let slots = self.smallest_cluster(&fronts, beginning);
         let may_be_next = |index: &usize| {
             let op = &self.ops[*index];
-            let unseen = beginning.unseen.map(|unseen| &self.ops[unseen]);
             let is_before_all = |slot: &usize| {
                 let front = &fronts[*slot];
                 op.call.start <= front.horizon
                     && (op.token(*slot).zip(front.token)).is_none_or(|(token, lowest)| token <= lowest)
             };
-            op.slots.iter().all(is_before_all)
-                && unseen.is_none_or(|unseen| unseen.slots.iter().any(|slot| op.slots.contains(slot)))
+            op.slots.iter().all(is_before_all) && self.sees_the_unseen(op, &fronts, beginning)
         };
         let mut next: Vec<usize> = slots
             .iter()
@@ -176,11 +189,8 @@ impl Search<'_> {
             .collect();
         next.sort_by_key(|index| (self.ops[*index].latest, *index));
         next.dedup();
-        let is_open_here = |index: &&usize| {
-            let op = &self.ops[**index];
-            beginning.may_take(**index, op) && op.slots.iter().any(|slot| slots.contains(slot))
-        };
-        next.extend(self.open.iter().filter(is_open_here));
+        let is_open_here = |index: &usize| self.ops[*index].slots.iter().any(|slot| slots.contains(slot));
+        next.extend(self.open_now(beginning).filter(is_open_here));
         next.retain(may_be_next);
         next.into_iter()
             .flat_map(|index| self.taking(beginning, index))
@@ -209,15 +219,17 @@ impl Search<'_> {
 
     /// The slots whose calls are looked at now: as few as can be, and those where a call ended first.
     fn smallest_cluster(&self, fronts: &[Front], beginning: &Beginning) -> Vec<usize> {
-        if let Some(unseen) = beginning.unseen {
-            return self.cluster(self.ops[unseen].slots.clone(), fronts, beginning);
+        if !beginning.unseen.is_empty() {
+            let unseen = beginning.unseen.iter();
+            let slots = unseen.flat_map(|unseen| &self.ops[unseen.call].slots).copied();
+            return self.cluster(slots.collect(), fronts, beginning);
         }
         (0..fronts.len())
             .filter(|slot| !fronts[*slot].calls.is_empty())
             .map(|slot| self.cluster(vec![slot], fronts, beginning))
             .min_by_key(|slots| {
                 let horizon = slots.iter().map(|slot| fronts[*slot].horizon).min();
-                (slots.len(), horizon)
+                (horizon, slots.len())
             })
             .unwrap_or_default()
     }
@@ -228,16 +240,13 @@ impl Search<'_> {
         while let Some(slot) = slots.get(done).copied() {
             done += 1;
             let horizon = fronts[slot].horizon;
-            let is_open_here = |index: &&usize| {
-                let op = &self.ops[**index];
-                beginning.may_take(**index, op) && op.slots.contains(&slot) && op.call.start <= horizon
+            let is_open_here = |index: &usize| {
+                let op = &self.ops[*index];
+                op.slots.contains(&slot) && op.call.start <= horizon
             };
-            for index in fronts[slot]
-                .calls
-                .iter()
-                .chain(self.open.iter().filter(is_open_here))
-            {
-                for joined in &self.ops[*index].slots {
+            let open = self.open_now(beginning).filter(is_open_here);
+            for index in fronts[slot].calls.iter().copied().chain(open) {
+                for joined in &self.ops[index].slots {
                     if !slots.contains(joined) {
                         slots.push(*joined);
                     }
@@ -247,10 +256,55 @@ impl Search<'_> {
         slots
     }
 
+    /// Whether a call that comes next sees what those before it did that nobody has seen yet. A call without an answer
+    /// need not, if a set waits that will see all of them.
+    fn sees_the_unseen(&self, op: &Op, fronts: &[Front], beginning: &Beginning) -> bool {
+        let unseen = || beginning.unseen.iter().map(|unseen| &self.ops[unseen.call]);
+        if !op.may_come() {
+            return unseen().all(|unseen| unseen.meets(op));
+        }
+        let mut waiting = fronts
+            .iter()
+            .flat_map(|front| &front.calls)
+            .map(|index| &self.ops[*index]);
+        beginning.unseen.is_empty()
+            || unseen().any(|unseen| unseen.meets(op))
+            || waiting.any(|set| set.meets(op) && unseen().all(|unseen| unseen.meets(set)))
+    }
+
+    /// The calls without an answer that may come now. Of several that ask for the very same, the oldest comes first: it
+    /// can do what the others can, and has the least time.
+    fn open_now(&self, beginning: &Beginning) -> impl Iterator<Item = usize> {
+        let may_come = |index: usize| beginning.may_take(index, &self.ops[index]);
+        let is_next =
+            move |(index, twin): &&(usize, Option<usize>)| may_come(*index) && !twin.is_some_and(may_come);
+        self.open.iter().filter(is_next).map(|(index, _)| *index)
+    }
+
     fn taking(&self, beginning: &Beginning, index: usize) -> Vec<Beginning> {
         let op = &self.ops[index];
-        let unseen = beginning.unseen.map(|unseen| &self.ops[unseen]);
-        let points = beginning.point.after(op, unseen, self.judge);
+        let seen = beginning
+            .unseen
+            .iter()
+            .filter(|unseen| self.ops[unseen.call].meets(op));
+        let alive: Vec<usize> = seen.clone().flat_map(|unseen| &unseen.taken).copied().collect();
+        let points = beginning.point.after(op, &alive, self.judge);
+        let renewed = seen.clone().filter_map(|unseen| unseen.renewed).max();
+        let mut unseen = Vec::new();
+        if op.may_come() {
+            let is_still_unseen = |unseen: &&Unseen| !self.ops[unseen.call].meets(op);
+            unseen.extend(beginning.unseen.iter().filter(is_still_unseen).cloned());
+            unseen.push(Unseen {
+                call: index,
+                taken: beginning.point.taken_by(op),
+                renewed: beginning.point.prolonged_until(op),
+            });
+        }
+        let needs_renewal = |point: &Point| {
+            let shows_end = matches!(op.call.answer, Answer::Found(_));
+            let after = |until| op.slots.iter().any(|slot| point.nows[*slot] > until);
+            op.may_come() || shows_end || renewed.is_none_or(after)
+        };
         let taken = beginning.taken.with(index);
         let mut firsts = beginning.firsts.clone();
         for slot in &op.slots {
@@ -266,20 +320,36 @@ impl Search<'_> {
         }
         points
             .into_iter()
+            .filter(needs_renewal)
             .map(|point| Beginning {
                 taken: taken.clone(),
                 answered: beginning.answered + usize::from(op.has_to_come()),
                 firsts: firsts.clone(),
-                unseen: op.may_come().then_some(index),
+                unseen: unseen.clone(),
                 point,
             })
             .collect()
     }
 }
 
+/// Those that may come or not.
+fn open_calls(ops: &[Op]) -> Vec<(usize, Option<usize>)> {
+    let mut last: HashMap<String, usize> = HashMap::new();
+    let open = ops.iter().enumerate().filter(|(_, op)| op.may_come());
+    open.map(|(index, op)| {
+        // Without a key every acquire has a mark of its own.
+        let ask = match &op.call.ask {
+            Ask::Acquire { grant, .. } => format!("{} {}", op.call.ask, grant.mark),
+            other => other.to_string(),
+        };
+        (index, last.insert(ask, index))
+    })
+    .collect()
+}
+
 impl Beginning {
     /// Whether this call without an answer may still be taken.
     fn may_take(&self, index: usize, op: &Op) -> bool {
-        !self.taken.has(index) && op.slots.iter().all(|slot| self.point.nows[*slot] <= op.latest)
+        !self.taken.has(index) && self.point.is_before_end_of(op)
     }
 }

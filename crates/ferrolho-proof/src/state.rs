@@ -35,6 +35,8 @@ pub(crate) struct Held {
     pub(crate) token: Option<FencingToken>,
     acquired_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
+    /// When the call that made the grant took effect at the latest.
+    granted_by: Moment,
     /// Whether somebody was told of the grant; if not, it may be taken back.
     pub(crate) is_told: bool,
     pub(crate) ends: Ends,
@@ -68,9 +70,9 @@ impl Point {
         }
     }
 
-    /// The points that this call may lead to, if it is answered as it was. None when it cannot happen here. It has
-    /// to see what `unseen` did, the call without an answer that came right before it.
-    pub(crate) fn after(&self, op: &Op, unseen: Option<&Op>, judge: &Judge) -> Vec<Point> {
+    /// The points that this call may lead to, if it is answered as it was. None when it cannot happen here. The locks
+    /// of the slots `alive` are not over yet.
+    pub(crate) fn after(&self, op: &Op, alive: &[usize], judge: &Judge) -> Vec<Point> {
         let touched = op.slots.iter().map(|slot| self.nows[*slot]);
         let now = touched.fold(op.call.start, Moment::max);
         if now > op.latest {
@@ -81,9 +83,7 @@ impl Point {
             state: self.state.clone(),
         }];
         for slot in &op.slots {
-            let is_unseen_grant =
-                |unseen: &Op| matches!(unseen.call.ask, Ask::Acquire { .. }) && unseen.slots.contains(slot);
-            let may_be_over = !unseen.is_some_and(is_unseen_grant);
+            let may_be_over = !alive.contains(slot);
             worlds = worlds
                 .into_iter()
                 .flat_map(|world| world.alive_or_over(*slot, may_be_over, op.latest, judge))
@@ -93,6 +93,36 @@ impl Point {
         worlds.retain(|world| op.slots.iter().all(|slot| world.may_be_alive(*slot, judge)));
         let steps = worlds.iter().flat_map(|world| Step { world, op, judge }.take());
         steps.map(|world| self.touched(op, world)).collect()
+    }
+
+    /// Whether there is time yet for this call.
+    pub(crate) fn is_before_end_of(&self, op: &Op) -> bool {
+        op.slots.iter().all(|slot| self.nows[*slot] <= op.latest)
+    }
+
+    /// Where an acquire takes a lock that its holder was not told to have already.
+    pub(crate) fn taken_by(&self, op: &Op) -> Vec<usize> {
+        let grant = match &op.call.ask {
+            Ask::Acquire { grant, .. } => grant,
+            _ if self.prolonged_until(op).is_some() => return op.slots.clone(),
+            _ => return Vec::new(),
+        };
+        let is_new = |slot: &usize| {
+            let held = self.state.slots[*slot].held.as_ref();
+            held.is_none_or(|held| !held.is_told || held.holder != grant.holder)
+        };
+        op.slots.iter().copied().filter(is_new).collect()
+    }
+
+    /// Until when the lock that a renewal prolongs lasts without it. (Another renewal makes it shorter.)
+    pub(crate) fn prolonged_until(&self, op: &Op) -> Option<Moment> {
+        let (Ask::Renew { ttl, .. }, [slot]) = (&op.call.ask, op.slots.as_slice()) else {
+            return None;
+        };
+        let ends = self.state.slots[*slot].held.as_ref()?.ends;
+        let now = self.nows[*slot].max(op.call.start);
+        let prolongs = now.saturating_add(ttl.duration()) >= ends.earliest;
+        ends.latest.filter(|_| prolongs)
     }
 
     fn touched(&self, op: &Op, world: World) -> Self {
@@ -225,6 +255,7 @@ impl Step<'_> {
                     token: Some(lock.fencing_token),
                     acquired_at: Some(lock.acquired_at),
                     expires_at: Some(lock.expires_at),
+                    granted_by: self.op.latest,
                     is_told: true,
                     ends: at.plus(grant.ttl.duration()),
                 }),
@@ -243,6 +274,7 @@ impl Step<'_> {
                 token: None,
                 acquired_at: None,
                 expires_at: None,
+                granted_by: self.op.latest,
                 is_told: false,
                 ends: self.ends_unseen(grant.ttl),
             });
@@ -250,10 +282,11 @@ impl Step<'_> {
         vec![world]
     }
 
-    /// The end of a life that began at a moment of which nothing was heard.
+    /// The end of a life that began at a moment of which nothing was heard: maybe as soon as the call was sent, for the
+    /// search places such a call right before the one that sees it, and it may have come long before.
     fn ends_unseen(&self, ttl: Ttl) -> Ends {
         Ends {
-            earliest: self.world.now.saturating_add(ttl.duration()),
+            earliest: self.op.call.start.saturating_add(ttl.duration()),
             latest: None,
         }
     }
@@ -396,10 +429,16 @@ impl Step<'_> {
     /// What is known of a slot once its lock was seen to be this one.
     fn seen(&self, nth: usize, resource: &Resource, lock: &Lock) -> Option<Slot> {
         let mut slot = self.slot(nth).seen_as(resource, lock)?;
+        let granted_by = slot.held.as_ref().map(|held| held.granted_by);
+        if self.judge.exact(lock.acquired_at) > granted_by {
+            return None;
+        }
         if let Some(held) = &mut slot.held
             && let Some(end) = self.judge.exact(lock.expires_at)
         {
-            if end < held.ends.earliest || held.ends.latest.is_some_and(|latest| latest < end) {
+            // What is written are whole microseconds of the end.
+            let is_early = end + Duration::from_micros(1) <= held.ends.earliest;
+            if is_early || held.ends.latest.is_some_and(|latest| latest < end) {
                 return None;
             }
             held.ends = Ends {

@@ -11,6 +11,7 @@ pub(crate) const JUDGE: Judge = Judge {
     store_clock_at_start: None,
     early: Duration::ZERO,
     late: Duration::ZERO,
+    unheard: None,
     effort_points: 100_000,
 };
 

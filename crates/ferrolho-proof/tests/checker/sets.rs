@@ -62,3 +62,14 @@ fn what_no_set_joins_is_judged_apart() {
         .refuted();
     assert!(!shown.contains(" p "), "{shown}");
 }
+
+#[test]
+fn two_unanswered_releases_may_free_a_set() {
+    history()
+        .granted(0.0, "x", "b", 100, 1)
+        .granted(0.0, "y", "c", 100, 1)
+        .release((1.0, 0.0), "x", "b", None, Answer::Unknown)
+        .release((1.0, 0.0), "y", "c", None, Answer::Unknown)
+        .acquire((2.0, 2.0), "x y", "a", 10, Answer::Granted(both("a", 2, 2.0)))
+        .explained();
+}

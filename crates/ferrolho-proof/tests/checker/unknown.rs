@@ -1,8 +1,10 @@
 //! Calls without an answer: they may have happened, at any later time, or never.
 
-use ferrolho_proof::Answer;
+use std::time::Duration;
 
-use crate::kit::{History, lock};
+use ferrolho_proof::{Answer, Judge};
+
+use crate::kit::{History, lock, on_one_clock};
 
 fn history() -> History {
     History::default()
@@ -108,6 +110,21 @@ fn what_was_cut_off_does_not_happen_later() {
     };
     cut().explained();
     cut().granted(4.0, "r", "b", 10, 2).refuted();
+}
+
+#[test]
+fn a_request_is_not_carried_out_for_ever() {
+    let late = |when| {
+        let found = lock("r", "a", 1, when, when + 10.0);
+        let asked = history().acquire_waiting((1.0, 0.0), "r", "a", 10, 2, Answer::Unknown);
+        asked.find((when, when), "r", Some(found))
+    };
+    let judge = Judge {
+        unheard: Some(Duration::from_secs(5)),
+        ..on_one_clock()
+    };
+    late(8.0).explained_by(&judge);
+    late(8.5).explained().refuted_by(&judge);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Service {
             .as_ref()
             .map(|ledger| ledger.admit(&request.holder, &request.resources));
         let _asked = admitted.transpose().map_err(Refusal::LimitReached)?;
-        let grant = request.grant();
+        let grant = request.grant(&self.chance);
         let key = PlaceKey::new(request.holder.clone(), &request.resources);
         let waited_for = self.queues.lock().waited_for(&key);
         if waited_for.is_empty() || self.holds_all(request).await? {

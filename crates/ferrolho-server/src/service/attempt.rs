@@ -12,9 +12,9 @@ use ferrolho_store::{Attempt, Outcome, StoreError};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Service;
 use super::end::Ending;
 use super::told::Lost;
-use super::{Service, drive};
 use crate::audit::Origin;
 
 /// How long the outcome of an unknown attempt is looked for before the caller is told that it is unknown.
@@ -177,7 +177,7 @@ impl Service {
         let mut watched_until = None;
         let mut was_offered = lost.is_none();
         while watched_until.is_none_or(|until| Instant::now() < until) {
-            sleep(drive::with_jitter(LOST_LOOK)).await;
+            sleep(self.chance.longer(LOST_LOOK)).await;
             let Ok(lives) = self.look(resources).await else {
                 continue;
             };
@@ -220,7 +220,7 @@ impl Service {
                 while Instant::now() < until {
                     match service.end(&ending).await {
                         Ok(_) => break,
-                        Err(_) => sleep(drive::with_jitter(LOST_LOOK)).await,
+                        Err(_) => sleep(service.chance.longer(LOST_LOOK)).await,
                     }
                 }
             }

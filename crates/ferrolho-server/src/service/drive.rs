@@ -4,7 +4,7 @@
 //! holder's time should be over. Only the first in line ever tries, so the work per release does not grow with
 //! the queue. Two tasks run in the background: one follows the feed, one sleeps until the earliest alarm.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -27,11 +27,6 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(2);
 
 /// How often the first in line looks on a store that others share, in case that an event was lost.
 const SLOW_LOOK: Duration = Duration::from_secs(5);
-
-/// A span, made up to a fifth longer at random, so that servers drift apart.
-pub(super) fn with_jitter(span: Duration) -> Duration {
-    span.mul_f64(rand::random_range(1.0..1.2))
-}
 
 /// Starts the tasks that run for as long as the service is in use.
 pub(super) fn spawn_background(service: &Arc<Service>, feed: Feed) {
@@ -101,7 +96,7 @@ impl Service {
 
     /// Acts on the events of one commit: of each resource the last one counts.
     fn react(self: &Arc<Self>, events: &[Event]) {
-        let mut last: HashMap<&Resource, &Event> = HashMap::new();
+        let mut last: BTreeMap<&Resource, &Event> = BTreeMap::new();
         {
             let queues = self.queues.lock();
             last.extend(
@@ -136,7 +131,7 @@ impl Service {
         let is_shared = self.store.traits().is_shared;
         Instant::now()
             + if is_shared {
-                left.min(with_jitter(SLOW_LOOK))
+                left.min(self.chance.longer(SLOW_LOOK))
             } else {
                 left
             }
@@ -166,7 +161,7 @@ impl Service {
             Err(Failure::NotDone(StoreError::TooLate)) => self.give_up(&attempt, No::TooSlow),
             Err(Failure::NotDone(error)) => {
                 warn!(%error, "the store is away; those who wait go on waiting");
-                self.wait_on(&attempt, with_jitter(RETRY));
+                self.wait_on(&attempt, self.chance.longer(RETRY));
             }
             Err(Failure::Unknown(error)) => {
                 warn!(%error, "the outcome of a waiting caller's attempt is unknown");

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use super::drive::{RETRY, with_jitter};
+use super::drive::RETRY;
 use super::{Reached, Service};
 
 /// How many locks a look reads at a time.
@@ -272,8 +272,9 @@ async fn look(service: &Weak<Service>, ledger: &Ledger, number: u64) {
                 // Whoever asks the store meanwhile warns of it.
                 debug!(%error, "the locks of principals cannot be counted yet");
                 // While this task sleeps it does not keep the service alive.
+                let pause = service.chance.longer(RETRY);
                 drop(service);
-                sleep(with_jitter(RETRY)).await;
+                sleep(pause).await;
             }
         }
     }

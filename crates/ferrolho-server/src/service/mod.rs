@@ -8,6 +8,7 @@
 mod acquire;
 mod attempt;
 mod bus;
+mod chance;
 mod drive;
 mod end;
 mod ledger;
@@ -32,6 +33,7 @@ use tracing::warn;
 
 use crate::audit::{Audit, Origin};
 pub use bus::{Subscription, Told};
+pub use chance::Chance;
 pub(crate) use metered::{FAILURES, StoreMeter};
 pub(crate) use meters::{ACQUIRE_ENDS, CHANGE_ENDS, End, Ends, Meters, WAIT_ENDS};
 pub use queue::Waiting;
@@ -202,6 +204,7 @@ pub struct Service {
     meters: Meters,
     store_meter: Arc<StoreMeter>,
     audit: Audit,
+    chance: Chance,
     shutting_down: watch::Sender<bool>,
 }
 
@@ -209,6 +212,11 @@ impl Service {
     /// Starts the service on this store. Must be called inside a tokio runtime, on which its background tasks
     /// then run for as long as the service is in use.
     pub fn start(store: Arc<dyn Store>, limits: Limits, audit: Audit) -> Arc<Self> {
+        Self::start_with(store, limits, audit, Chance::default())
+    }
+
+    /// Starts the service as [`Service::start`] does, with this chance.
+    pub fn start_with(store: Arc<dyn Store>, limits: Limits, audit: Audit, chance: Chance) -> Arc<Self> {
         let feed = store.changes();
         let store_meter = Arc::new(StoreMeter::default());
         let store = Arc::new(metered::Metered::new(store, Arc::clone(&store_meter)));
@@ -224,6 +232,7 @@ impl Service {
             meters: Meters::default(),
             store_meter,
             audit,
+            chance,
             shutting_down: watch::Sender::new(false),
         });
         drive::spawn_background(&service, feed);
@@ -367,12 +376,12 @@ impl From<No> for Refusal {
 }
 
 impl AcquireRequest {
-    fn grant(&self) -> Grant {
+    fn grant(&self, chance: &Chance) -> Grant {
         Grant {
             holder: self.holder.clone(),
             ttl: self.ttl,
             metadata: self.metadata.clone(),
-            mark: self.key.clone().unwrap_or_else(|| Mark::Random(rand::random())),
+            mark: self.key.clone().unwrap_or_else(|| Mark::Random(chance.number())),
         }
     }
 

@@ -516,7 +516,9 @@ impl Queues {
     /// Everybody who waits is told so, but for those whose grant is on its way.
     pub(super) fn dismiss_all(&mut self, no: No) {
         let idle = |(id, place): (&PlaceId, &Place)| (place.trying == Trying::No).then_some(*id);
-        let idle: Vec<PlaceId> = self.places.iter().filter_map(idle).collect();
+        let mut idle: Vec<PlaceId> = self.places.iter().filter_map(idle).collect();
+        // In the order of their arrival, and not in the map's.
+        idle.sort_unstable();
         for id in idle {
             self.fail(id, no);
         }

@@ -6,5 +6,4 @@ mod faults;
 mod line;
 mod principals;
 mod sets;
-mod storm;
 mod support;

@@ -139,6 +139,7 @@ impl Crowd {
             store_clock_at_start: None,
             early: ROUNDING,
             late: self.late,
+            unheard: None,
             effort_points: EFFORT_POINTS,
         };
         let broken = self.broken.lock().unwrap().join("\n");
