@@ -104,8 +104,11 @@ impl Service {
                         self.audit.granted(origin, &lives, &is_new);
                         return Ok(Attempted::Granted { lives, is_new });
                     }
-                    // Another attempt under its key has made it.
-                    Some(lives) => current = lives.into_iter().map(Some).collect(),
+                    // Another attempt under its key has made it, or was told of it.
+                    Some(lives) => {
+                        self.audit.granted_perhaps(origin, resources, grant);
+                        current = lives.into_iter().map(Some).collect();
+                    }
                     None => {
                         self.audit.granted_perhaps(origin, resources, grant);
                         return Err(Failure::Unknown(error));

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+mod audit;
 mod faults;
 mod line;
 mod principals;
