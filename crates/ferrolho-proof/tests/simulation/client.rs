@@ -186,7 +186,8 @@ impl Client {
                 }
                 Answer::Unknown if has_key => self.pause(1_500).await,
                 Answer::Unknown => break,
-                _ => return,
+                _ if attempt == 0 => return,
+                _ => break,
             }
         }
         // An attempt without an answer may come yet, and take the place of a later grant of this name.
