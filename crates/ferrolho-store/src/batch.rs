@@ -53,8 +53,8 @@ pub(crate) trait Carrier: Send + 'static {
 pub(crate) struct Bounds {
     /// How many changes a commit carries.
     pub(crate) max_changes: usize,
-    /// How many commits may be under way whatever they carry. A further one sets out with as much as is under way, or
-    /// full: where an engine commits one after the other, a small one would only make those behind it wait.
+    /// How many commits may be under way with less than that. Further ones set out full: where an engine commits one
+    /// after the other, a small one would only make those behind it wait.
     pub(crate) eager_flights: usize,
 }
 
@@ -144,8 +144,7 @@ async fn empty<C: Carrier>(
     let mut is_open = true;
     while is_open || !waiting.is_empty() || !flights.is_empty() {
         while let Some(carrier) = carriers.pop() {
-            let is_worth_it = changes(&waiting) >= busy.len().min(bounds.max_changes);
-            let may_leave = flights.len() < bounds.eager_flights || is_worth_it;
+            let may_leave = flights.len() < bounds.eager_flights || changes(&waiting) >= bounds.max_changes;
             let batch = if may_leave {
                 gather(&mut waiting, &busy, bounds.max_changes)
             } else {

@@ -16,7 +16,7 @@ use crate::{CommitMeter, ENGINE_TIMEOUT, Outcome, StoreError};
 /// database takes them one after the other anyway.
 pub(super) const MAX_FLIGHTS: usize = 2;
 
-/// A second call sets out once it carries as much as the first one: while that commits, more comes in.
+/// A second call sets out full or not at all: while the first one commits, more comes in for it.
 pub(super) const BOUNDS: Bounds = Bounds {
     max_changes: 128,
     eager_flights: 1,
