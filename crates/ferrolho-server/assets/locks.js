@@ -16,6 +16,8 @@ export class Locks {
     this.all = new Map();
     // Whether all of them were listed once.
     this.isListed = false;
+    // Whether the last list came to its end, so that events can go on from it.
+    this.isWhole = false;
     this.recent = [];
     this.changed = new Map();
     this.waiting = new Map();
@@ -53,48 +55,69 @@ export class Locks {
     }
   }
 
+  // Reads one stream to its end. A list that did not come whole is asked for again by the next: until then the id of
+  // the last event says nothing about what is known.
   async read(onOpen) {
-    let loading = null;
-    let early = [];
-    const load = async () => {
-      const listed = new Map();
-      for await (const page of allLocks()) {
-        for (const lock of page) listed.set(lock.resource, lock);
-        if (this.all.size === 0) {
-          this.all = listed;
-          this.onChange();
-        }
-      }
-      this.all = listed;
-      this.isListed = true;
-      for (const event of early) this.apply(event);
-      early = [];
-      loading = null;
-      this.onState("live");
-      this.onChange();
-    };
     const fail = new AbortController();
+    let loading = null;
     const start = () => {
-      loading = load().catch((error) => fail.abort(error));
+      this.isWhole = false;
+      const early = [];
+      loading = early;
+      this.load(early, () => loading === early)
+        .then((isDone) => {
+          if (isDone) loading = null;
+        })
+        .catch((error) => fail.abort(error));
     };
-    const known = this.lastId;
-    for await (const { name, data, id } of events(known, () => {
+    const known = this.isWhole ? this.lastId : null;
+    const opened = () => {
       onOpen();
       if (known === null) start();
       else this.onState("live");
-    })) {
-      fail.signal.throwIfAborted();
-      if (id !== null) this.lastId = id;
-      if (name === "reset") start();
-      else if (name === "dropped") return;
-      else if (data !== null && data.kind) {
-        if (loading) early.push(data);
-        else this.apply(data);
-        this.recent.unshift(data);
-        this.recent.length = Math.min(this.recent.length, MAX_EVENTS);
+    };
+    try {
+      for await (const { name, data, id } of events(known, opened)) {
+        fail.signal.throwIfAborted();
+        if (id !== null) this.lastId = id;
+        if (name === "reset") start();
+        else if (name === "dropped") return;
+        else if (data !== null && data.kind) this.take(data, loading);
+      }
+    } finally {
+      // A list that is still on its way has no events any more to bring it up to date.
+      loading = null;
+    }
+  }
+
+  // Lists all locks, then applies what happened meanwhile; false when a newer list was begun or the stream has ended.
+  async load(early, isWanted) {
+    const listed = new Map();
+    for await (const page of allLocks()) {
+      if (!isWanted()) return false;
+      for (const lock of page) listed.set(lock.resource, lock);
+      if (this.all.size === 0) {
+        this.all = listed;
         this.onChange();
       }
     }
+    if (!isWanted()) return false;
+    this.all = listed;
+    this.changed.clear();
+    for (const event of early) this.apply(event);
+    this.isListed = true;
+    this.isWhole = true;
+    this.onState("live");
+    this.onChange();
+    return true;
+  }
+
+  take(event, early) {
+    if (early) early.push(event);
+    else this.apply(event);
+    this.recent.unshift(event);
+    this.recent.length = Math.min(this.recent.length, MAX_EVENTS);
+    this.onChange();
   }
 
   apply({ kind, resource, lock }) {

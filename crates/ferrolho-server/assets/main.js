@@ -5,7 +5,7 @@ import { Detail, opened } from "./detail.js";
 import { $, show } from "./elements.js";
 import { Feed } from "./feed.js";
 import { Locks } from "./locks.js";
-import { token } from "./server.js";
+import { lastHeard, token } from "./server.js";
 import { Table } from "./table.js";
 
 const DRAW_MS = 250;
@@ -13,6 +13,7 @@ const DRAW_MS = 250;
 let isDirty = true;
 let drawnAt = 0;
 let lostAt = null;
+let shown = opened();
 
 function changed() {
   isDirty = true;
@@ -20,7 +21,7 @@ function changed() {
 
 const locks = new Locks(changed, (state) => {
   if (state === "live") lostAt = null;
-  else lostAt ??= new Date();
+  else lostAt ??= lastHeard();
   const since = lostAt?.toLocaleTimeString();
   $("connection").dataset.state = state;
   $("connection").textContent = state === "live" ? "live" : `connection lost, showing state of ${since}`;
@@ -47,8 +48,17 @@ function tick() {
     }
     table.draw();
   }
+  if (resource !== shown) turn(resource);
   isDirty = false;
   drawnAt = Date.now();
+}
+
+// Takes the keyboard, and whoever is read to, along to the other page: to its title, or back to the lock's row.
+function turn(resource) {
+  document.title = `${resource || "Locks"} · ferrolho`;
+  const link = [...$("rows").querySelectorAll("a")].find((each) => each.textContent === shown);
+  (resource ? $("detail-title") : (link ?? $("locks-title"))).focus();
+  shown = resource;
 }
 
 async function start() {

@@ -53,6 +53,13 @@ export async function* allLocks() {
   } while (cursor);
 }
 
+// When the stream last said something, by this machine's clock: what is shown is as old as that when it is lost.
+let heardAt = Date.now();
+
+export function lastHeard() {
+  return new Date(heardAt);
+}
+
 // Reads the stream block by block: {name, data, id}. Ends, or fails, when the connection does or falls silent.
 export async function* events(lastId, onOpen) {
   const silence = new AbortController();
@@ -65,6 +72,7 @@ export async function* events(lastId, onOpen) {
   try {
     const headers = lastId ? { "Last-Event-ID": lastId } : {};
     const response = await call("/events", { headers, signal: silence.signal });
+    heardAt = Date.now();
     onOpen();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -72,6 +80,7 @@ export async function* events(lastId, onOpen) {
       const { value, done } = await reader.read();
       if (done) return;
       heard();
+      heardAt = Date.now();
       text += value;
       const blocks = text.split("\n\n");
       text = blocks.pop();
