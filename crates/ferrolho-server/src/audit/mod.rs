@@ -3,7 +3,7 @@
 //! What changes a lock is noted by the server that had the store carry it out, with the request that asked for it
 //! ([`Origin`]), whether or not its caller was still there to hear of it. Locks that end by themselves are noted from
 //! the store's feed, so on a store that several servers share by each of them. Refusals of right are noted where
-//! requests are answered. [`line`] is the form, [`trail`] the way to the file.
+//! requests are answered. [`mod@line`] is the form, [`trail`] the way to the file.
 //!
 //! Renewals are not noted: they change neither who holds a lock nor its token, and would be most of the lines.
 

@@ -3,7 +3,7 @@
 //! at a tenth of its speed.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferrolho_testkit::Postgres;
 
@@ -44,7 +44,7 @@ fn a_life_on_etcd_goes_on_while_the_machine_sleeps() {
     let Some(server) = drowsy(&etcd.url(), &[], SPEED) else {
         return;
     };
-    let asked = Instant::now();
+    let asked = std::time::Instant::now();
     server.acquire("r", "a", 8).granted();
     while server.find("r").status != 404 {
         assert!(asked.elapsed() < Duration::from_secs(20), "it lives on");
