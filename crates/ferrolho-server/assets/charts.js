@@ -46,8 +46,9 @@ function path(points) {
   const from = WIDTH - (points.length - 1) * step;
   const place = (value, n) => {
     if (value === null) return "";
-    const pen = n > 0 && points[n - 1] !== null ? "L" : "M";
-    return `${pen}${(from + n * step).toFixed(1)} ${(HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1)}`;
+    const at = `${(from + n * step).toFixed(1)} ${(HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1)}`;
+    // Where a line begins there is a dot, so that a point that stands alone is seen.
+    return n > 0 && points[n - 1] !== null ? `L${at}` : `M${at}h0`;
   };
   return points.map(place).join("");
 }

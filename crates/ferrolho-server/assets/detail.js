@@ -48,6 +48,7 @@ export class Detail {
     }
     $("detail-title").replaceChildren(named(resource));
     const lock = this.locks.all.get(resource);
+    this.meant = lock?.fencing_token;
     if (!lock) {
       $("facts").replaceChildren(...fact("State", "free"));
     } else {
@@ -86,7 +87,8 @@ export class Detail {
   async force() {
     $("force-error").textContent = "";
     try {
-      const body = JSON.stringify({ reason: $("reason").value });
+      // The grant that the question names, and not one that came after it.
+      const body = JSON.stringify({ reason: $("reason").value, fencing_token: this.meant });
       await call(`${lockPath(opened())}/force-release`, { method: "POST", body });
       $("reason").value = "";
     } catch (error) {

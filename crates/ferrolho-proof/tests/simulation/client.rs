@@ -10,7 +10,7 @@ use ferrolho_core::{Claim, Grant, Holder, Lock, Mark, Owner, Reason, Resource, T
 use ferrolho_proof::{Answer, Ask, Moment};
 use ferrolho_server::audit::Origin;
 use ferrolho_server::service::{
-    AcquireRequest, Acquired, Refusal, ReleaseRequest, RenewRequest, Renewal, Service,
+    AcquireRequest, Acquired, ForceRequest, Refusal, ReleaseRequest, RenewRequest, Renewal, Service,
 };
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -423,7 +423,14 @@ async fn ask_service(service: &Arc<Service>, ask: &Ask) -> Result<Answer, Refusa
         ),
         Ask::Force { resource } => {
             let reason = Reason::new("it is in the way").unwrap();
-            released(service.force_release(&resource, reason, arrived, origin).await?)
+            let request = ForceRequest {
+                resource,
+                token: None,
+                reason,
+                arrived,
+                origin,
+            };
+            released(service.force_release(request).await?)
         }
         Ask::Find { resource } => service
             .find(&resource)

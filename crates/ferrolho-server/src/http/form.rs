@@ -195,11 +195,16 @@ impl Form {
 
     /// The fields `owner` and, optionally, `fencing_token`.
     pub(super) fn claim(&mut self, principal: Option<Principal>) -> Option<Claim> {
-        let token = self.optional("fencing_token", |value| {
-            FencingToken::new(value.integer("fencing_token")?)
-        });
+        let token = self.token();
         let holder = self.holder(principal)?;
         Some(Claim { holder, token })
+    }
+
+    /// The optional field `fencing_token`.
+    pub(super) fn token(&mut self) -> Option<FencingToken> {
+        self.optional("fencing_token", |value| {
+            FencingToken::new(value.integer("fencing_token")?)
+        })
     }
 
     /// The field `ttl_seconds`.

@@ -8,7 +8,7 @@ use super::call::{Call, allow};
 use super::problem::{Code, Problem, whole_seconds};
 use super::reply::Reply;
 use crate::audit::Asked;
-use crate::service::{AcquireRequest, Acquired, ReleaseRequest, RenewRequest, Renewal};
+use crate::service::{AcquireRequest, Acquired, ForceRequest, ReleaseRequest, RenewRequest, Renewal};
 
 const ACQUIRE_KEYS: [&str; 4] = ["owner", "ttl_seconds", "wait_seconds", "metadata"];
 const RELEASE_KEYS: [&str; 2] = ["owner", "fencing_token"];
@@ -109,9 +109,10 @@ pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, 
 
 /// `POST /locks/{resource}/force-release`: takes it away, by an administrator.
 pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
-    let mut form = call.form(&[], &["reason"]).await?;
+    let mut form = call.form(&[], &["reason", "fencing_token"]).await?;
     let resource = form.resource(name);
     let reason = form.reason();
+    let token = form.token();
     let (resource, reason) = form.finish(resource.zip(reason))?;
     if call.inner.options.auth.is_off() {
         return Err(Problem::new(
@@ -122,13 +123,20 @@ pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result
     allow(call.access.may_force(&resource), || {
         format!("take {resource} away")
     })?;
-    let service = &call.inner.service;
-    match service
-        .force_release(&resource, reason, call.arrived, call.origin())
-        .await?
-    {
+    let request = ForceRequest {
+        resource: resource.clone(),
+        token,
+        reason,
+        arrived: call.arrived,
+        origin: call.origin(),
+    };
+    match call.inner.service.force_release(request).await? {
         ReleaseResult::Released => Ok(Reply::no_content()),
-        ReleaseResult::NotFound | ReleaseResult::Forbidden => Err(not_found(&resource)),
+        ReleaseResult::NotFound => Err(not_found(&resource)),
+        ReleaseResult::Forbidden => Err(Problem::new(
+            Code::Forbidden,
+            format!("{resource} is held by another grant than the one that was to be taken away."),
+        )),
     }
 }
 

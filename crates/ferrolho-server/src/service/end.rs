@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use ferrolho_core::rules::{self, ReleaseResult};
-use ferrolho_core::{Cause, Change, Expected, FencingToken, Holder, Live, Lock, Reason, Resource, Write};
+use ferrolho_core::{Cause, Change, Expected, FencingToken, Holder, Live, Lock, Resource, Write};
 use ferrolho_store::{Attempt, Outcome, StoreError};
 use tokio::time::Instant;
 
 use super::queue::Try;
-use super::{LATEST_START, Refusal, ReleaseRequest, Service, refuse};
+use super::{ForceRequest, LATEST_START, Refusal, ReleaseRequest, Service, refuse};
 use crate::audit::{self, Origin};
 
 /// The end of a lock that is wanted.
@@ -102,19 +102,21 @@ impl Service {
         }
     }
 
-    /// Takes a lock away, whoever holds it.
-    pub(super) async fn force(
-        self: &Arc<Self>,
-        resource: &Resource,
-        reason: Reason,
-        not_after: Instant,
-        origin: Origin,
-    ) -> Result<ReleaseResult, Refusal> {
-        let cause = Cause::Force(reason);
-        let mut current = self.store.find(resource).await.map_err(|error| refuse(&error))?;
+    /// Takes a lock away from whoever holds it. `Forbidden` is that of another grant than the one that is meant.
+    pub async fn force_release(self: &Arc<Self>, request: ForceRequest) -> Result<ReleaseResult, Refusal> {
+        let cause = Cause::Force(request.reason);
+        let not_after = request.arrived + LATEST_START;
+        let found = self.store.find(&request.resource).await;
+        let mut current = found.map_err(|error| refuse(&error))?;
         while let Some(live) = current {
+            if request
+                .token
+                .is_some_and(|token| token != live.lock.fencing_token)
+            {
+                return Ok(ReleaseResult::Forbidden);
+            }
             let ending = Ending {
-                origin: origin.clone(),
+                origin: request.origin.clone(),
                 ..Ending::of(&live.lock, cause.clone(), not_after)
             };
             match self.end(&ending).await.map_err(|error| refuse(&error))? {

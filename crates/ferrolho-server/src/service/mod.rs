@@ -23,8 +23,9 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::rules::ReleaseResult;
-use ferrolho_core::{Claim, Event, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait};
+use ferrolho_core::{
+    Claim, Event, FencingToken, Grant, Holder, Live, Lock, Mark, Metadata, Reason, Resource, Ttl, Wait,
+};
 use ferrolho_store::{CommitMeter, Health, ListQuery, Page, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -113,6 +114,21 @@ pub struct ReleaseRequest {
     /// When the request came in.
     pub arrived: Instant,
     /// Which request it was.
+    pub origin: Origin,
+}
+
+/// A request to take a lock away from its holder.
+#[derive(Clone, Debug)]
+pub struct ForceRequest {
+    /// Which lock.
+    pub resource: Resource,
+    /// Which grant of it; any when there is none.
+    pub token: Option<FencingToken>,
+    /// Why.
+    pub reason: Reason,
+    /// When the request came in.
+    pub arrived: Instant,
+    /// The request, as the audit trail knows it.
     pub origin: Origin,
 }
 
@@ -326,17 +342,6 @@ impl Service {
     /// Whether [`Service::shut_down`] was called.
     pub fn is_shutting_down(&self) -> bool {
         *self.shutting_down.borrow()
-    }
-
-    /// Takes a lock away, whoever holds it. `Forbidden` does not come of it.
-    pub async fn force_release(
-        self: &Arc<Self>,
-        resource: &Resource,
-        reason: Reason,
-        arrived: Instant,
-        origin: Origin,
-    ) -> Result<ReleaseResult, Refusal> {
-        self.force(resource, reason, arrived + LATEST_START, origin).await
     }
 }
 

@@ -51,6 +51,24 @@ fn who_waits_gets_it_in_the_same_moment() {
     assert_eq!(kinds, ["acquired", "forced", "acquired"]);
 }
 
+/// Who has seen one holder on a page does not take the lock away from the next.
+#[test]
+fn a_token_names_the_grant_that_is_meant() {
+    let (worker, admin) = (Made::full("app", "*"), admin());
+    let server = asking(&[&worker, &admin]);
+    let first = server.acquire("r", "a", 600).granted();
+    server.release("r", "a").done();
+    let second = server.acquire("r", "b", 600).granted();
+    let take = |token: u64| {
+        let body = json!({"reason": "stuck", "fencing_token": token});
+        admin.call(&server, Request::post("/locks/r/force-release").json(&body))
+    };
+    take(first.fencing_token).problem(403, "forbidden");
+    assert_eq!(server.find("r").lock(), second);
+    take(second.fencing_token).done();
+    take(second.fencing_token).not_found();
+}
+
 #[test]
 fn a_reason_must_be_given() {
     let (worker, admin) = (Made::full("app", "*"), admin());

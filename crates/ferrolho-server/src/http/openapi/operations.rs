@@ -138,11 +138,12 @@ const FORCE_RELEASE: Operation = Operation {
     id: "force_release_lock",
     group: LOCKS,
     summary: "Take a lock away",
-    description: "For administrators. The reason is in the event; the next token is higher, as always.",
+    description: "For administrators. The reason is in the event; the next token is higher, as always. With a \
+        `fencing_token` only that grant is taken away, and not one that came after it.",
     parameters: &[],
     body: Some("ForceReleaseBody"),
     answer: Answer::Nothing,
-    problems: &[Code::NotFound, Code::TooSlow],
+    problems: OWN,
 };
 
 const WAITERS: Operation = Operation {

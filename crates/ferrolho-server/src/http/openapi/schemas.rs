@@ -113,7 +113,7 @@ fn requests() -> Value {
         "RenewBody": object(&["owner", "ttl_seconds"], &json!({
             "owner": owner(), "ttl_seconds": ttl(), "fencing_token": token(),
         })),
-        "ForceReleaseBody": object(&["reason"], &json!({"reason": reason})),
+        "ForceReleaseBody": object(&["reason"], &json!({"reason": reason, "fencing_token": token()})),
         "RenewOwnerBody": object(&["ttl_seconds"], &json!({"ttl_seconds": ttl()})),
     })
 }
