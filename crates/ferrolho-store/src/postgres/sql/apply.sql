@@ -45,9 +45,12 @@ DECLARE
     raw       bigint;
     now       bigint;
     moment    timestamptz;
-    going     integer[] := '{}';
+    refused   integer[] := '{}';
     granted   bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(p_resource)]);
     drawn     bigint;
+    removed   text[] := '{}';
+    renewed   text[] := '{}';
+    lives     interval[] := '{}';
     clearing  boolean;
     events    text[] := '{}';
     r         record;
@@ -71,7 +74,7 @@ BEGIN
             clearing := p_clear > 0 AND p_resource = '{}' AND EXISTS (
                 SELECT FROM {schema}.distributed_locks l WHERE l.expires_at <= moment
             );
-            EXIT WHEN NOT p_act OR (going = '{}' AND NOT clearing);
+            EXIT WHEN NOT p_act OR (cardinality(refused) = cardinality(p_resource) AND NOT clearing);
 
             -- Until the commit: durable whatever the session says, and a caller whose machine vanishes in the
             -- middle of its message lets go of the row within 10 seconds.
@@ -108,33 +111,36 @@ BEGIN
             END LOOP;
         END IF;
 
+        -- The first time only what does not fit is answered, the second time all the rest.
         FOR r IN
-            SELECT c.*, l.id, l.owner, l.principal, l.acquired_at, l.expires_at, l.metadata, l.mark,
-                bool_and(coalesce(CASE c.expect
-                    WHEN 'free' THEN l.id IS NULL
-                    WHEN 'held' THEN l.owner = c.by_owner
-                        AND l.principal IS NOT DISTINCT FROM c.by_principal
-                        AND l.id = coalesce(c.by_token, l.id)
-                    WHEN 'token' THEN l.id = c.by_token
-                END, false)) OVER (PARTITION BY c.in_group) AS fits
-            FROM unnest(
-                p_group, p_resource, p_expect, p_owner, p_principal, p_token, p_write, p_ttl,
-                p_new_owner, p_new_principal, p_metadata, p_mark, p_end, p_begin, p_reason
-            ) WITH ORDINALITY AS c (
-                in_group, name, expect, by_owner, by_principal, by_token, write, ttl,
-                new_owner, new_principal, new_metadata, new_mark, event_end, event_begin, reason, place
-            )
-            LEFT JOIN LATERAL (
-                SELECT * FROM {schema}.distributed_locks h
-                WHERE h.resource = c.name AND {schema}.ferrolho_micros_{edition}(h.expires_at) > now
-                OFFSET 0
-            ) l ON true
-            WHERE pass = 1 OR c.in_group = ANY (going)
-            ORDER BY c.place
+            SELECT * FROM (
+                SELECT c.*, l.id, l.owner, l.principal, l.acquired_at, l.expires_at, l.metadata, l.mark,
+                    bool_and(coalesce(CASE c.expect
+                        WHEN 'free' THEN l.id IS NULL
+                        WHEN 'held' THEN l.owner = c.by_owner
+                            AND l.principal IS NOT DISTINCT FROM c.by_principal
+                            AND l.id = coalesce(c.by_token, l.id)
+                        WHEN 'token' THEN l.id = c.by_token
+                    END, false)) OVER (PARTITION BY c.in_group) AS fits
+                FROM unnest(
+                    p_group, p_resource, p_expect, p_owner, p_principal, p_token, p_write, p_ttl,
+                    p_new_owner, p_new_principal, p_metadata, p_mark, p_end, p_begin, p_reason
+                ) WITH ORDINALITY AS c (
+                    in_group, name, expect, by_owner, by_principal, by_token, write, ttl,
+                    new_owner, new_principal, new_metadata, new_mark, event_end, event_begin, reason, place
+                )
+                LEFT JOIN LATERAL (
+                    SELECT * FROM {schema}.distributed_locks h
+                    WHERE h.resource = c.name AND {schema}.ferrolho_micros_{edition}(h.expires_at) > now
+                    OFFSET 0
+                ) l ON true
+                WHERE pass = 1 OR c.in_group <> ALL (refused)
+            ) s
+            WHERE pass = 2 OR NOT s.fits
+            ORDER BY s.place
         LOOP
-            IF r.fits AND pass = 1 THEN
-                going := array_append(going, r.in_group);
-                CONTINUE;
+            IF pass = 1 THEN
+                refused := array_append(refused, r.in_group);
             END IF;
             place := r.place;
             done := r.fits;
@@ -159,9 +165,10 @@ BEGIN
                 granted[r.place] := r.id;
             ELSIF done AND r.write = 'extend' THEN
                 r.expires_at := moment + r.ttl * interval '1 second';
-                UPDATE {schema}.distributed_locks l SET expires_at = r.expires_at WHERE l.resource = r.name;
+                renewed := array_append(renewed, r.name);
+                lives := array_append(lives, r.ttl * interval '1 second');
             ELSIF done AND r.write = 'remove' THEN
-                DELETE FROM {schema}.distributed_locks l WHERE l.resource = r.name;
+                removed := array_append(removed, r.name);
                 r.id := NULL;
             END IF;
 
@@ -184,7 +191,15 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    -- All grants in one statement: one for each would take twice as long. A place without a token is none.
+    -- All of a kind in one statement: one for each would take twice as long.
+    IF removed <> '{}' THEN
+        DELETE FROM {schema}.distributed_locks l WHERE l.resource = ANY (removed);
+    END IF;
+    IF renewed <> '{}' THEN
+        UPDATE {schema}.distributed_locks l SET expires_at = moment + lives[array_position(renewed, l.resource)]
+        WHERE l.resource = ANY (renewed);
+    END IF;
+    -- A place without a token is no grant.
     IF me.n > drawn THEN
         INSERT INTO {schema}.distributed_locks
             (id, resource, owner, expires_at, acquired_at, principal, metadata, mark)

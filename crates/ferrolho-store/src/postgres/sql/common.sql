@@ -1,9 +1,10 @@
 -- What the functions share.
 
--- Microseconds since 1970, exactly.
+-- Microseconds since 1970. Exact until 2106: the seconds are off by less than a quarter of one, and so is their product
+-- with a million. extract() gives the same as a numeric, at ten times the cost.
 CREATE OR REPLACE FUNCTION {schema}.ferrolho_micros_{edition}(moment timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN (extract(epoch FROM moment) * 1000000)::bigint;
+RETURN (date_part('epoch', moment) * 1000000)::bigint;
 
 -- The point so many microseconds after 1970, exactly: to_timestamp() would round.
 CREATE OR REPLACE FUNCTION {schema}.ferrolho_moment_{edition}(micros bigint) RETURNS timestamptz
