@@ -1,7 +1,8 @@
 //! Keepers: each takes locks under names that nobody else uses, with long lifetimes, and comes back to see that
 //! what was acknowledged is still so: granted locks are there with their tokens, released ones are not.
 //!
-//! A name whose last request has an unknown outcome is given up for good.
+//! A name whose last change has an unknown outcome is given up for good. So that a keeper does not give up all that
+//! it holds to one server that is away, it changes nothing while it hears nothing: it goes on looking.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ pub(super) async fn live(run: &Run, number: usize, mut dice: StdRng) {
         held: Vec::new(),
         released: Vec::new(),
         untold: VecDeque::new(),
+        hears: true,
     };
     while !run.is_over() {
         if dice.random_bool(0.1) {
@@ -60,6 +62,8 @@ struct Keeper<'a> {
     released: Vec<Kept>,
     /// Names that were asked for without an answer, the last of them.
     untold: VecDeque<String>,
+    /// Whether its last request was answered.
+    hears: bool,
 }
 
 /// What was acknowledged last of a name: its grant, or the end of it.
@@ -78,6 +82,7 @@ impl Keeper<'_> {
         let released = some(self.released.len(), dice);
         let is_full = self.held.len() >= HELD_MAX;
         match (dice.random_range(0..10), held, released) {
+            (_, Some(at), _) if !self.hears => self.look(at).await,
             (0..3, _, _) if !is_full => self.take_new().await,
             (3..5, Some(at), _) => self.look(at).await,
             (5, Some(at), _) => self.renew(at).await,
@@ -222,10 +227,12 @@ impl Keeper<'_> {
     }
 
     async fn ask(&mut self, request: &Request) -> Option<crate::http::Answer> {
-        match self.voice.ask(request, Duration::ZERO).await {
+        let answer = match self.voice.ask(request, Duration::ZERO).await {
             Heard::Answer(answer) => Some(answer),
             Heard::Nothing | Heard::Unknown => None,
-        }
+        };
+        self.hears = answer.is_some();
+        answer
     }
 
     fn expect(&self, is_so: bool, charge: &str, kept: &Kept, status: u16, body: &str) {
