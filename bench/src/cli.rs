@@ -73,6 +73,8 @@ pub(crate) enum Command {
         #[arg(long, value_delimiter = ',', default_values_t = [1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0])]
         rates: Vec<f64>,
     },
+    /// How soon a release at one server wakes who waits at another, on PostgreSQL and etcd
+    Wakeups,
     /// How ferrolho's cost grows
     Growth {
         /// With what, with commas between several [default: all]

@@ -15,6 +15,7 @@
 mod cli;
 mod compare;
 mod disk;
+mod fill;
 mod growth;
 mod load;
 mod machine;
@@ -22,6 +23,7 @@ mod programs;
 mod report;
 mod rounds;
 mod systems;
+mod wakeups;
 mod wire;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -87,6 +89,18 @@ fn measure(
             let usual = [Kind::FerrolhoSqlite, Kind::FerrolhoMemory, Kind::RedisAlways];
             let field = systems::start(&common.systems_or(&usual), programs, work);
             compare::paced(&field, *clients, rates, &effort, &mut runs, &mut report)?;
+            report.finish()
+        }
+        Command::Wakeups => {
+            let mut report = Report::new(out, "wakeups", machine)?;
+            let usual = [Kind::FerrolhoPostgres, Kind::FerrolhoEtcd];
+            // Two servers of each.
+            let kinds = common
+                .systems_or(&usual)
+                .into_iter()
+                .flat_map(|kind| [kind, kind]);
+            let field = systems::start(&kinds.collect::<Vec<_>>(), programs, work);
+            wakeups::wakeups(&field, &effort, &mut runs, &mut report)?;
             report.finish()
         }
         Command::Growth { with } => {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use super::{Bench, fill};
+use super::Bench;
+use crate::fill;
 use crate::load::Scenario;
 use crate::report::{Plot, Report, Series, Table, count, mebibytes, time};
 use crate::systems::{Ferrolho, Store, memory_bytes};

@@ -1,7 +1,6 @@
 //! How ferrolho's cost grows: with what it keeps, who waits, who is connected, and how much is asked at a time.
 
 mod connections;
-mod fill;
 mod locks;
 mod waiters;
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{Bench, endpoint, fill};
+use super::{Bench, endpoint};
+use crate::fill;
 use crate::load::{Crowd, QUEUE, Scenario, WAIT};
 use crate::report::{Plot, Report, Series, Table, count, mebibytes, time};
 use crate::systems::{Ferrolho, Store, memory_bytes};

@@ -21,7 +21,7 @@ use super::tally::{Tally, Window};
 /// How many events are taken at a time.
 const EVENTS: usize = 256;
 /// When no client at all has had an answer for so long, the run has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The event of the timer of an open loop.
 const TIMER: u64 = u64::MAX;
 /// The number of the client who holds the shared lock.

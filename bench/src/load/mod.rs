@@ -7,6 +7,7 @@
 mod client;
 mod crowd;
 mod pace;
+mod relay;
 mod script;
 mod tally;
 
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 pub(crate) use crowd::Crowd;
+pub(crate) use relay::relay;
 pub(crate) use script::{QUEUE, Scenario, WAIT};
 pub(crate) use tally::Tally;
 

@@ -50,11 +50,11 @@ pub(crate) struct Script {
     pub(crate) handovers: bool,
 }
 
-const OPEN: Step = Step {
+pub(super) const OPEN: Step = Step {
     ask: Ask::Open,
     expect: Answer::Done,
 };
-const TAKE: Step = Step {
+pub(super) const TAKE: Step = Step {
     ask: Ask::Acquire,
     expect: Answer::Granted,
 };
@@ -75,7 +75,7 @@ const LOOK: Step = Step {
     ask: Ask::Read,
     expect: Answer::Done,
 };
-const RELEASE: Step = Step {
+pub(super) const RELEASE: Step = Step {
     ask: Ask::Release,
     expect: Answer::Done,
 };

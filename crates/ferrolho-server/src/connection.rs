@@ -86,35 +86,35 @@ impl Attendant {
         is_stopping: watch::Receiver<bool>,
     ) {
         let caller = Caller::new(&self.http, peer, seat);
-        if let Err(error) = self.secure(stream, caller, is_stopping).await {
+        let ended = match (prepare(&stream), &self.tls) {
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => self.speak(stream, caller, is_stopping).await,
+            // Such a connection is larger by far; the task of a plain one need not have room for it.
+            (Ok(()), Some(tls)) => Box::pin(self.secure(tls, stream, caller, is_stopping)).await,
+        };
+        if let Err(error) = ended {
             debug!(%peer, %error, "the connection broke");
         }
     }
 
     async fn secure(
         &self,
+        tls: &Tls,
         stream: TcpStream,
         mut caller: Caller,
         is_stopping: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        prepare(&stream)?;
-        match &self.tls {
-            None => self.speak(stream, Arc::new(caller), is_stopping).await,
-            Some(tls) => {
-                let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-                let stream = timeout(self.head_timeout, handshake).await??;
-                let chain = stream.get_ref().1.peer_certificates();
-                caller.certificate = chain.and_then(<[_]>::first).and_then(Subject::of);
-                // Such a connection is larger by far; the task of a plain one need not have room for it.
-                Box::pin(self.speak(stream, Arc::new(caller), is_stopping)).await
-            }
-        }
+        let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+        let stream = timeout(self.head_timeout, handshake).await??;
+        let chain = stream.get_ref().1.peer_certificates();
+        caller.certificate = chain.and_then(<[_]>::first).and_then(Subject::of);
+        self.speak(stream, caller, is_stopping).await
     }
 
     async fn speak<S>(
         &self,
         mut stream: S,
-        caller: Arc<Caller>,
+        caller: Caller,
         mut is_stopping: watch::Receiver<bool>,
     ) -> io::Result<()>
     where
@@ -122,6 +122,7 @@ impl Attendant {
     {
         let first = timeout(self.head_timeout, first_bytes(&mut stream)).await??;
         let is_http2 = first.starts_with(PREFACE);
+        let caller = Arc::new(caller);
         let stream = TokioIo::new(Piped::new(first, stream, caller.pipeline.clone()));
         let answering = Arc::clone(&caller);
         let service = service_fn(move |request| answer(Arc::clone(&answering), request));

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use ferrolho_core::{Mark, Owner, Principal, Resource};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header;
 use hyper::http::request::Parts;
+use hyper::{Request, header};
 use tokio::time::{Instant, timeout};
 
 use super::Inner;
@@ -33,7 +33,8 @@ const DISCARD_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Call<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) head: Parts,
-    pub(super) body: Incoming,
+    /// Nothing once it was read.
+    pub(super) body: Option<Incoming>,
     pub(super) arrived: Instant,
     pub(super) pipeline: &'a Pipeline,
     /// Its id, for logs.
@@ -49,7 +50,8 @@ pub(super) struct Call<'a> {
 impl<'a> Call<'a> {
     /// What a request that may wait needs from here on: the service, and what puts it in a hurry. Its own bytes are
     /// let go, since thousands may wait.
-    pub(super) fn let_go(self) -> (&'a Arc<Service>, impl Future<Output = ()> + Send + 'a) {
+    pub(super) fn let_go(&mut self) -> (&'a Arc<Service>, impl Future<Output = ()> + Send + use<'a>) {
+        (self.head, ()) = Request::new(()).into_parts();
         (&self.inner.service, self.pipeline.is_pressing())
     }
 
@@ -96,21 +98,24 @@ impl<'a> Call<'a> {
     /// The request's fields, from its query and, if it has one, its body. `query` and `body` are the names that
     /// the endpoint knows in each.
     pub(super) async fn form(&mut self, query: &[&str], body: &[&str]) -> Result<Form, Problem> {
-        let bytes = match read(&mut self.body, self.inner.options.body_timeout).await {
-            Ok(bytes) => bytes,
-            Err(problem) => {
-                if problem.code() == Code::BodyTooLarge {
-                    self.discard_body().await;
-                }
-                return Err(problem);
-            }
+        let bytes = match &mut self.body {
+            Some(body) => read(body, self.inner.options.body_timeout).await,
+            None => Ok(Bytes::new()),
         };
+        if let Err(problem) = &bytes
+            && problem.code() == Code::BodyTooLarge
+        {
+            self.discard_body().await;
+        }
+        self.body = None;
+        let bytes = bytes?;
         Form::read(self.head.uri.query(), query, &bytes, body)
     }
 
     /// Reads what is left of the body and forgets it, up to a limit: a connection that is closed before what was sent on
     /// it is read is reset, and whoever still sends then may not see the answer.
     pub(super) async fn discard_body(&mut self) {
+        let Some(body) = &mut self.body else { return };
         if self.head.headers.contains_key(header::EXPECT) {
             // It sends nothing before it is told to.
             return;
@@ -118,7 +123,7 @@ impl<'a> Call<'a> {
         let reading = async {
             let mut read = 0;
             while read <= MAX_DISCARDED_BYTES
-                && let Some(Ok(frame)) = self.body.frame().await
+                && let Some(Ok(frame)) = body.frame().await
             {
                 read += frame.data_ref().map_or(0, Bytes::len);
             }

@@ -16,7 +16,7 @@ pub(super) fn get_healthz(call: &Call<'_>) -> Result<Reply, Problem> {
 }
 
 /// The service can do its work: the store answers and the server is not stopping.
-pub(super) async fn get_readyz(call: Call<'_>) -> Result<Reply, Problem> {
+pub(super) async fn get_readyz(call: &Call<'_>) -> Result<Reply, Problem> {
     call.query(&[])?.finish(Some(()))?;
     let service = &call.inner.service;
     if service.is_shutting_down() {

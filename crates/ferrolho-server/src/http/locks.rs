@@ -14,7 +14,7 @@ const ACQUIRE_KEYS: [&str; 4] = ["owner", "ttl_seconds", "wait_seconds", "metada
 const RELEASE_KEYS: [&str; 2] = ["owner", "fencing_token"];
 
 /// `POST /locks/{resource}`: acquires it.
-pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn post_lock(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&["fail_if_held"], &ACQUIRE_KEYS).await?;
     let resource = form.resource(name);
     let holder = form.holder(call.principal());
@@ -59,15 +59,15 @@ pub(super) async fn post_lock(mut call: Call<'_>, name: &str) -> Result<Reply, P
 }
 
 /// `GET /locks/{resource}`: the live lock.
-pub(super) async fn get_lock(call: Call<'_>, name: &str) -> Result<Reply, Problem> {
-    let resource = resource_only(&call, name)?;
+pub(super) async fn get_lock(call: &Call<'_>, name: &str) -> Result<Reply, Problem> {
+    let resource = resource_only(call, name)?;
     let lock: Option<Lock> = call.inner.service.find(&resource).await?;
     lock.map(|lock| Reply::ok(&lock))
         .ok_or_else(|| not_found(&resource))
 }
 
 /// `DELETE /locks/{resource}` and `POST /locks/{resource}/release`: gives it back.
-pub(super) async fn delete_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn delete_lock(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&RELEASE_KEYS, &RELEASE_KEYS).await?;
     let resource = form.resource(name);
     let claim = form.claim(call.principal());
@@ -87,7 +87,7 @@ pub(super) async fn delete_lock(mut call: Call<'_>, name: &str) -> Result<Reply,
 }
 
 /// `POST /locks/{resource}/renew`: moves its end.
-pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn renew_lock(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&[], &["owner", "ttl_seconds", "fencing_token"]).await?;
     let resource = form.resource(name);
     let claim = form.claim(call.principal());
@@ -108,7 +108,7 @@ pub(super) async fn renew_lock(mut call: Call<'_>, name: &str) -> Result<Reply, 
 }
 
 /// `POST /locks/{resource}/force-release`: takes it away, by an administrator.
-pub(super) async fn force_release_lock(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn force_release_lock(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&[], &["reason", "fencing_token"]).await?;
     let resource = form.resource(name);
     let reason = form.reason();

@@ -31,7 +31,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferrolho_core::{Principal, Ttl};
+use ferrolho_core::Ttl;
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
@@ -151,10 +151,10 @@ impl Http {
         }
         let template = route.endpoint().template();
         let counted = self.inner.meters.begin(route.endpoint(), &method, arrived);
-        let call = Call {
+        let mut call = Call {
             inner: &self.inner,
             head,
-            body,
+            body: Some(body),
             arrived,
             pipeline,
             request_id: &request_id,
@@ -164,8 +164,7 @@ impl Http {
         };
         let is_open = route.endpoint().is_open() || self.part == Part::Metrics { is_open: true };
         let is_spare = matches!(seat, Seat::Spare(_));
-        let mut principal = None;
-        let outcome = AssertUnwindSafe(dispatch(route, is_open, is_spare, call, &mut principal))
+        let outcome = AssertUnwindSafe(dispatch(route, is_open, is_spare, &mut call))
             .catch_unwind()
             .await;
         let reply = match outcome {
@@ -181,7 +180,7 @@ impl Http {
         };
         let reply = reply.unwrap_or_else(|problem| {
             self.inner.meters.problem(problem.code());
-            self.note_refusal(route, &method, &problem, principal.as_ref(), (&request_id, peer));
+            self.note_refusal(route, &method, &problem, &call);
             problem.into_reply(&path, &request_id)
         });
         counted.answered(reply.status);
@@ -190,14 +189,7 @@ impl Http {
     }
 
     /// Notes a refusal of right in the audit trail.
-    fn note_refusal(
-        &self,
-        route: Route<'_>,
-        method: &Method,
-        problem: &Problem,
-        principal: Option<&Principal>,
-        (request_id, peer): (&str, SocketAddr),
-    ) {
+    fn note_refusal(&self, route: Route<'_>, method: &Method, problem: &Problem, call: &Call<'_>) {
         let audit = self.inner.service.audit();
         let Some(mut asked) = problem.refused().filter(|_| audit.is_on()) else {
             return;
@@ -205,15 +197,16 @@ impl Http {
         if asked.resource.is_none() {
             asked.resource = route.lock().and_then(form::resource_in_path);
         }
+        let principal = call.principal();
         let refused = Refused {
             asked: &asked,
-            principal,
+            principal: principal.as_ref(),
             method: method.as_str(),
             route: route.endpoint().template(),
             status: problem.status(),
             code: problem.code().as_str(),
         };
-        audit.refused(&audit.origin(request_id, peer, principal.cloned()), &refused);
+        audit.refused(&call.origin(), &refused);
     }
 }
 
@@ -231,14 +224,12 @@ async fn dispatch(
     route: Route<'_>,
     is_open: bool,
     is_spare: bool,
-    mut call: Call<'_>,
-    principal: &mut Option<Principal>,
+    call: &mut Call<'_>,
 ) -> Result<Reply, Problem> {
-    if let Err(problem) = admit(route, is_open, is_spare, &mut call) {
+    if let Err(problem) = admit(route, is_open, is_spare, call) {
         call.discard_body().await;
         return Err(problem);
     }
-    *principal = call.principal();
     handle(route, is_open, call).await
 }
 
@@ -268,7 +259,7 @@ fn admit(route: Route<'_>, is_open: bool, is_spare: bool, call: &mut Call<'_>) -
 }
 
 /// Sends a request to its handler.
-async fn handle(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<Reply, Problem> {
+async fn handle(route: Route<'_>, is_open: bool, call: &mut Call<'_>) -> Result<Reply, Problem> {
     // HEAD is GET; hyper leaves the body out of the answer.
     let method = if call.head.method == Method::HEAD {
         Method::GET
@@ -283,24 +274,24 @@ async fn handle(route: Route<'_>, is_open: bool, mut call: Call<'_>) -> Result<R
             locks::delete_lock(call, name).await
         }
         (Route::ForceRelease(name), Method::POST) => locks::force_release_lock(call, name).await,
-        (Route::Waiters(name), Method::GET) => locks::get_waiters(&call, name),
-        (Route::LockEvents(name), Method::GET) => locks::get_lock_events(&call, name),
-        (Route::Lines, Method::GET) => sets::get_lines(&call),
-        (Route::WhoAmI, Method::GET) => whoami::get_whoami(&call),
+        (Route::Waiters(name), Method::GET) => locks::get_waiters(call, name),
+        (Route::LockEvents(name), Method::GET) => locks::get_lock_events(call, name),
+        (Route::Lines, Method::GET) => sets::get_lines(call),
+        (Route::WhoAmI, Method::GET) => whoami::get_whoami(call),
         (Route::Locks, Method::POST) => sets::post_locks(call).await,
         (Route::Locks, Method::GET) => sets::get_locks(call).await,
         (Route::Owner(name), Method::DELETE) => owners::delete_owner(call, name).await,
         (Route::RenewOwner(name), Method::POST) => owners::renew_owner(call, name).await,
-        (Route::Events, Method::GET) => events::get_events(&call),
-        (Route::Dashboard, Method::GET) => dashboard::get_dashboard(&call),
-        (Route::Asset(file), Method::GET) => dashboard::get_asset(&call, file),
-        (Route::Healthz, Method::GET) => health::get_healthz(&call),
+        (Route::Events, Method::GET) => events::get_events(call),
+        (Route::Dashboard, Method::GET) => dashboard::get_dashboard(call),
+        (Route::Asset(file), Method::GET) => dashboard::get_asset(call, file),
+        (Route::Healthz, Method::GET) => health::get_healthz(call),
         (Route::Readyz, Method::GET) => health::get_readyz(call).await,
         (Route::Metrics, Method::GET) => metrics::get_metrics(call, is_open).await,
-        (Route::OpenApi, Method::GET) => openapi::get_openapi(&call),
-        (Route::Docs, Method::GET) => openapi::get_docs(&call),
-        (Route::Problems, Method::GET) => pages::get_problems(&call),
-        (Route::ProblemPage(code), Method::GET) => pages::get_problem(&call, code),
+        (Route::OpenApi, Method::GET) => openapi::get_openapi(call),
+        (Route::Docs, Method::GET) => openapi::get_docs(call),
+        (Route::Problems, Method::GET) => pages::get_problems(call),
+        (Route::ProblemPage(code), Method::GET) => pages::get_problem(call, code),
         (Route::Unknown, _) => {
             call.discard_body().await;
             Err(Problem::new(

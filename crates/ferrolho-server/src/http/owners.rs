@@ -9,12 +9,12 @@ use super::reply::Reply;
 use crate::audit::Asked;
 
 /// `POST /owners/{owner}/renew`: one heartbeat for all locks of an owner.
-pub(super) async fn renew_owner(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn renew_owner(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&[], &["ttl_seconds"]).await?;
     let owner = form.owner_in_path(name);
     let ttl = form.ttl(call.inner.options.max_ttl);
     let (owner, ttl) = form.finish(owner.zip(ttl))?;
-    let holder = holder(&call, owner)?;
+    let holder = holder(call, owner)?;
     let locks = call
         .inner
         .service
@@ -32,11 +32,11 @@ pub(super) async fn renew_owner(mut call: Call<'_>, name: &str) -> Result<Reply,
 }
 
 /// `DELETE /owners/{owner}`: gives back all locks of an owner.
-pub(super) async fn delete_owner(mut call: Call<'_>, name: &str) -> Result<Reply, Problem> {
+pub(super) async fn delete_owner(call: &mut Call<'_>, name: &str) -> Result<Reply, Problem> {
     let mut form = call.form(&[], &[]).await?;
     let owner = form.owner_in_path(name);
     let owner = form.finish(owner)?;
-    let holder = holder(&call, owner)?;
+    let holder = holder(call, owner)?;
     let released = call
         .inner
         .service

@@ -19,7 +19,7 @@ const PAGE_LOCKS: usize = 100;
 const MAX_PAGE_LOCKS: usize = 1_000;
 
 /// `POST /locks`: acquires all of them or none.
-pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
+pub(super) async fn post_locks(call: &mut Call<'_>) -> Result<Reply, Problem> {
     let mut form = call.form(&["fail_if_held"], &ACQUIRE_KEYS).await?;
     let resources = form.resources();
     let holder = form.holder(call.principal());
@@ -75,7 +75,7 @@ pub(super) async fn post_locks(mut call: Call<'_>) -> Result<Reply, Problem> {
 }
 
 /// `GET /locks`: a page of live locks, ordered by the bytes of their resources.
-pub(super) async fn get_locks(call: Call<'_>) -> Result<Reply, Problem> {
+pub(super) async fn get_locks(call: &Call<'_>) -> Result<Reply, Problem> {
     let mut form = call.query(&["prefix", "owner", "limit", "cursor"])?;
     let prefix = form
         .parameter("prefix", |text| Ok(text.to_owned()))

@@ -21,7 +21,7 @@ use sections::Snapshot;
 
 /// Answers with the page. A store that is away is shown as such, and nothing else on the page depends on it.
 /// With authentication it is for callers that may read everything, unless it is on a listener of its own.
-pub(super) async fn get_metrics(call: Call<'_>, is_open: bool) -> Result<Reply, Problem> {
+pub(super) async fn get_metrics(call: &Call<'_>, is_open: bool) -> Result<Reply, Problem> {
     allow(is_open || call.access.may_read_all(), || {
         "read everything".to_owned()
     })?;

@@ -14,7 +14,7 @@ const SET: u32 = 32;
 const CONNECTIONS: u32 = 32;
 
 /// Takes the locks with these numbers.
-pub(super) fn fill(address: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
+pub(crate) fn fill(address: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
     let sets: Vec<u32> = numbers.clone().step_by(SET as usize).collect();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..CONNECTIONS as usize)
@@ -60,7 +60,7 @@ fn name(number: u32) -> String {
 }
 
 /// Whether a stored lock is there.
-pub(super) fn is_held(address: SocketAddr, number: u32) -> Result<bool> {
+pub(crate) fn is_held(address: SocketAddr, number: u32) -> Result<bool> {
     let (status, _) = ask(
         &mut connect(address)?,
         "GET",
@@ -71,7 +71,7 @@ pub(super) fn is_held(address: SocketAddr, number: u32) -> Result<bool> {
 }
 
 /// How many wait for a resource.
-pub(super) fn waiters(address: SocketAddr, resource: &str) -> Result<usize> {
+pub(crate) fn waiters(address: SocketAddr, resource: &str) -> Result<usize> {
     let path = format!("/locks/{resource}/waiters");
     let (_, body) = ask(&mut connect(address)?, "GET", &path, b"")?;
     Ok(String::from_utf8_lossy(&body).matches("\"since\"").count())
