@@ -30,7 +30,7 @@ use Scenario::{Contended, Handovers, Pairs, Reads};
 
 const TARGETS: [Target; 15] = [
     target(
-        "pairs, 64 clients, against memory:",
+        "pairs, 64 clients, against ferrolho in memory",
         "≥ 0.7",
         Pairs,
         (FerrolhoSqlite, 64),

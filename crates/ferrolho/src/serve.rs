@@ -1,6 +1,7 @@
 //! `ferrolho serve`: the server, from its settings to its last answer.
 
 use std::future::pending;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use ferrolho_server::auth::Authenticator;
 use ferrolho_server::service::Service;
 use ferrolho_server::{Http, HttpOptions, Tls};
 use ferrolho_store::open;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
@@ -26,10 +28,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How many connections may be waiting to be taken, as far as the system allows so many.
 const BACKLOG_CONNECTIONS: i32 = 4096;
 
-/// How often a worker looks into the queue that its own overflows into: every time. What waits there (answers of the
-/// engine among it) would else be passed over by whoever came later, for as long as there is more to do than a worker
-/// keeps at hand: with a thousand busy callers some waited three times as long as others.
-const FAIR: u32 = 1;
+/// How often a worker looks first into the queue of what other threads have woken, the engine's answers among it: every
+/// other time. More rarely, they would wait behind all new requests. Every time, that queue might never be empty, and
+/// what the worker has at hand would be passed over for good.
+const EVERY_OTHER: u32 = 2;
 
 /// Runs the server until it is told to stop.
 pub(crate) fn serve(args: &ServeArgs) -> ExitCode {
@@ -46,13 +48,22 @@ fn run(args: &ServeArgs) -> Result<()> {
     let config = Config::read(args)?;
     start_log(&config)?;
     raise_file_limit(config.connections.connections);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(config.worker_threads)
-        .global_queue_interval(FAIR)
+    let runtime = runtime(config.worker_threads).context("cannot start the runtime")?;
+    runtime.block_on(serve_until_stopped(&config))
+}
+
+/// One worker is this thread itself, whose queue has room for everybody, in order. Several have room for 256 each and
+/// share the rest.
+fn runtime(workers: usize) -> io::Result<Runtime> {
+    let mut builder = match workers {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder
+        .worker_threads(workers)
+        .global_queue_interval(EVERY_OTHER)
         .enable_all()
         .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(serve_until_stopped(&config))
 }
 
 async fn serve_until_stopped(config: &Config) -> Result<()> {

@@ -18,6 +18,7 @@ mod dashboard;
 mod docs;
 mod events;
 mod expiry;
+mod fairness;
 mod force;
 mod fuzz;
 mod guard;
