@@ -181,7 +181,7 @@ impl Store for SqliteStore {
         let (answer, answered) = oneshot::channel();
         self.queue.send(Message::Apply(Waiting { attempt, answer }))?;
         match tokio::time::timeout(ENGINE_TIMEOUT, answered).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => answer.told,
             Ok(Err(_)) => Err(StoreError::unknown("the writer has ended")),
             Err(_) => Err(StoreError::unknown("the disk does not answer")),
         }

@@ -5,18 +5,19 @@ use std::time::Instant;
 use ferrolho_core::Timestamp;
 use tracing::{info, warn};
 
+use super::answers::{Told, refuse_all, tell_all};
 use super::{BATCH_MAX_CHANGES, Waiting, Writer};
 use crate::sqlite::disk::Disk;
 use crate::sqlite::error::DiskError;
 use crate::sqlite::rows::Loaded;
 use crate::table::{Batch, Table};
-use crate::{Cause, Outcome, StoreError};
+use crate::{Cause, StoreError};
 
 /// So many expired locks are removed with a batch that is full already, lest they pile up under load.
 const REAP_ALWAYS: usize = BATCH_MAX_CHANGES / 10;
 
 /// Decides all attempts at one moment, and removes what is over then.
-fn decide(table: &Table, now: Timestamp, waiting: &[Waiting]) -> (Batch, Vec<Result<Outcome, StoreError>>) {
+fn decide(table: &Table, now: Timestamp, waiting: &[Waiting]) -> (Batch, Vec<Told>) {
     let mut batch = Batch::new(table, now);
     let mut changes = 0;
     let outcomes = waiting
@@ -58,9 +59,7 @@ impl<D: Disk> Writer<D> {
         let (waiting, late): (Vec<_>, Vec<_>) = asked
             .into_iter()
             .partition(|waiting| waiting.attempt.not_after >= now);
-        for waiting in late {
-            waiting.tell(Err(StoreError::TooLate));
-        }
+        refuse_all(late, &StoreError::TooLate);
         if waiting.is_empty() && !self.is_anything_due() {
             self.refreshed();
             return;
@@ -68,9 +67,7 @@ impl<D: Disk> Writer<D> {
         self.shared.start_flight();
         match self.commit(&waiting) {
             Ok(outcomes) => {
-                for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
-                    waiting.tell(outcome);
-                }
+                tell_all(waiting, outcomes);
                 self.refreshed();
                 self.keep_log_small();
             }
@@ -96,7 +93,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Decides, writes and publishes. What it returns is true when it returns.
-    fn commit(&mut self, waiting: &[Waiting]) -> Result<Vec<Result<Outcome, StoreError>>, Failure> {
+    fn commit(&mut self, waiting: &[Waiting]) -> Result<Vec<Told>, Failure> {
         if !self.shared.read().is_current() {
             // Apart from the batch, so that looking goes on while another program keeps us from writing.
             let read = self.disk.refresh(&self.shared.read().table)?;
@@ -185,9 +182,7 @@ impl<D: Disk> Writer<D> {
             StoreError::Unavailable(cause.clone())
         };
         self.shared.note(|state| state.trouble = Some(cause));
-        for waiting in waiting {
-            waiting.tell(Err(error.clone()));
-        }
+        refuse_all(waiting, &error);
         if is_sound {
             self.shared.settle();
             self.refreshed();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
+use super::answers::refuse_all;
 use super::{MEND_EVERY, TICK, Writer};
 use crate::sqlite::disk::{Checkpoint, Disk};
 use crate::sqlite::error::DiskError;
@@ -54,9 +55,7 @@ impl<D: Disk> Writer<D> {
             return;
         };
         self.changes = 0;
-        for waiting in self.waiting.drain(..) {
-            waiting.tell(Err(StoreError::Unavailable(cause.clone())));
-        }
+        refuse_all(std::mem::take(&mut self.waiting), &StoreError::Unavailable(cause));
         self.refreshed();
     }
 
