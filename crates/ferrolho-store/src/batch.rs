@@ -32,9 +32,24 @@ impl<R> Attempt<R> {
         self.changes.iter().map(|change| &change.resource)
     }
 
-    pub(crate) fn answer(self, answer: R) {
+    pub(crate) fn answered(self, answer: R) -> Answered<R> {
+        Answered {
+            attempt: self,
+            answer,
+        }
+    }
+}
+
+/// An attempt that is over, with its answer.
+pub(crate) struct Answered<R> {
+    attempt: Attempt<R>,
+    answer: R,
+}
+
+impl<R> Answered<R> {
+    fn tell(self) {
         // Whoever asked may have given up waiting.
-        let _ = self.reply.send(answer);
+        let _ = self.attempt.reply.send(self.answer);
     }
 }
 
@@ -45,7 +60,7 @@ pub(crate) trait Carrier: Send + 'static {
     type Answer: Send + 'static;
 
     /// Commits these attempts, none of which touches what another does, and answers every one.
-    async fn carry(&self, batch: Vec<Attempt<Self::Answer>>);
+    async fn carry(&self, batch: Vec<Attempt<Self::Answer>>) -> Vec<Answered<Self::Answer>>;
 }
 
 /// When a commit sets out, and with how much.
@@ -133,6 +148,8 @@ fn closed() -> StoreError {
 }
 
 /// Empties the queue, until every way into it is gone and all is done.
+///
+/// What a commit leads to is told after the next one has set out: the engine works while the callers take their answers.
 async fn empty<C: Carrier>(
     mut inbox: mpsc::Receiver<Attempt<C::Answer>>,
     mut carriers: Vec<C>,
@@ -140,9 +157,11 @@ async fn empty<C: Carrier>(
 ) {
     let mut waiting = VecDeque::new();
     let mut busy = HashSet::new();
-    let mut flights: JoinSet<(C, Vec<Resource>)> = JoinSet::new();
+    let mut flights: JoinSet<(C, Vec<Answered<C::Answer>>)> = JoinSet::new();
+    let mut answers: Vec<Answered<C::Answer>> = Vec::new();
     let mut is_open = true;
     while is_open || !waiting.is_empty() || !flights.is_empty() {
+        let mut has_set_out = false;
         while let Some(carrier) = carriers.pop() {
             let may_leave = flights.len() < bounds.eager_flights || changes(&waiting) >= bounds.max_changes;
             let batch = if may_leave {
@@ -154,12 +173,19 @@ async fn empty<C: Carrier>(
                 carriers.push(carrier);
                 break;
             }
-            let resources: Vec<_> = batch.iter().flat_map(Attempt::resources).cloned().collect();
-            busy.extend(resources.iter().cloned());
+            busy.extend(batch.iter().flat_map(Attempt::resources).cloned());
             flights.spawn(async move {
-                carrier.carry(batch).await;
-                (carrier, resources)
+                let answers = carrier.carry(batch).await;
+                (carrier, answers)
             });
+            has_set_out = true;
+        }
+        let told = std::mem::take(&mut answers);
+        if has_set_out {
+            // In a task that has its turn when the flight has had its first one.
+            tokio::spawn(async move { tell(told) });
+        } else {
+            tell(told);
         }
         tokio::select! {
             attempt = inbox.recv(), if is_open && waiting.len() < MAX_WAITING_ATTEMPTS => match attempt {
@@ -172,16 +198,23 @@ async fn empty<C: Carrier>(
                 None => is_open = false,
             },
             Some(landed) = flights.join_next() => match landed {
-                Ok((carrier, resources)) => {
+                Ok((carrier, landed)) => {
                     carriers.push(carrier);
-                    for resource in &resources {
+                    for resource in landed.iter().flat_map(|answered| answered.attempt.resources()) {
                         busy.remove(resource);
                     }
+                    answers.extend(landed);
                 }
                 // A commit is never cancelled while this runs.
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
         }
+    }
+}
+
+fn tell<R>(answers: Vec<Answered<R>>) {
+    for answered in answers {
+        answered.tell();
     }
 }
 

@@ -12,7 +12,7 @@ use super::fates::Fate;
 use super::known::Locks;
 use super::plan::{Group, Step, plan};
 use crate::ENGINE_TIMEOUT;
-use crate::batch::{Attempt, Carrier};
+use crate::batch::{Answered, Attempt, Carrier};
 
 /// How many transactions may be under way. One is being written to disk while the other one travels.
 pub(super) const MAX_FLIGHTS: usize = 2;
@@ -36,10 +36,11 @@ pub(super) struct Flight(pub(super) Arc<Committer>);
 impl Carrier for Flight {
     type Answer = Reply;
 
-    async fn carry(&self, batch: Vec<Attempt<Reply>>) {
+    async fn carry(&self, batch: Vec<Attempt<Reply>>) -> Vec<Answered<Reply>> {
         let committer = &self.0;
         let mut groups = Vec::with_capacity(batch.len());
         let mut tried = Vec::with_capacity(batch.len());
+        let mut answers = Vec::with_capacity(batch.len());
         for attempt in batch {
             match steps(&attempt, &committer.locks) {
                 Some(steps) => {
@@ -49,16 +50,16 @@ impl Carrier for Flight {
                     });
                     tried.push(attempt);
                 }
-                None => attempt.answer(Reply::NotAsGuessed),
+                None => answers.push(attempt.answered(Reply::NotAsGuessed)),
             }
         }
         if groups.is_empty() {
-            return;
+            return answers;
         }
         let fates = committer.commit(&groups, Instant::now() + FLIGHT).await;
-        for (attempt, fate) in tried.into_iter().zip(fates) {
-            attempt.answer(Reply::Fate(fate));
-        }
+        let told = tried.into_iter().zip(fates);
+        answers.extend(told.map(|(attempt, fate)| attempt.answered(Reply::Fate(fate))));
+        answers
     }
 }
 

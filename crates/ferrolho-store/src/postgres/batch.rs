@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::database::Database;
 use super::ends::Ends;
 use super::link::Link;
-use crate::batch::{Attempt, Bounds, Carrier};
+use crate::batch::{Answered, Attempt, Bounds, Carrier};
 use crate::{CommitMeter, ENGINE_TIMEOUT, Outcome, StoreError};
 
 /// How many calls may be under way, each on a connection of its own. One commits while the other one travels; the
@@ -37,14 +37,15 @@ pub(super) struct Flight {
 impl Carrier for Flight {
     type Answer = Reply;
 
-    async fn carry(&self, batch: Vec<Attempt<Reply>>) {
+    async fn carry(&self, batch: Vec<Attempt<Reply>>) -> Vec<Answered<Reply>> {
         let now = Instant::now();
         let (batch, late): (Vec<_>, Vec<_>) = batch.into_iter().partition(|attempt| attempt.not_after >= now);
-        for attempt in late {
-            attempt.answer(Err(StoreError::TooLate));
-        }
+        let mut answers: Vec<_> = late
+            .into_iter()
+            .map(|attempt| attempt.answered(Err(StoreError::TooLate)))
+            .collect();
         if batch.is_empty() {
-            return;
+            return answers;
         }
         let groups: Vec<Arc<[Change]>> = batch.iter().map(|attempt| Arc::clone(&attempt.changes)).collect();
         let changes: usize = groups.iter().map(|group| group.len()).sum();
@@ -52,21 +53,26 @@ impl Carrier for Flight {
         match self.database.apply(&self.link, &groups, 0, until).await {
             Ok(answered) => {
                 self.meter.committed(now.elapsed(), changes);
-                self.answer(batch, changes, answered);
+                answers.extend(self.answer(batch, changes, answered));
             }
             Err(failure) => {
                 self.meter.failed();
-                for attempt in batch {
-                    attempt.answer(Err(failure.clone().of_write()));
-                }
+                let told = batch.into_iter();
+                answers.extend(told.map(|attempt| attempt.answered(Err(failure.clone().of_write()))));
             }
         }
+        answers
     }
 }
 
 impl Flight {
     /// Answers attempts that have so many changes in all, in which each has its place.
-    fn answer(&self, batch: Vec<Attempt<Reply>>, changes: usize, answered: Vec<(usize, bool, Option<Live>)>) {
+    fn answer(
+        &self,
+        batch: Vec<Attempt<Reply>>,
+        changes: usize,
+        answered: Vec<(usize, bool, Option<Live>)>,
+    ) -> impl Iterator<Item = Answered<Reply>> {
         let mut fates: Vec<Option<(bool, Option<Live>)>> = vec![None; changes];
         for (place, is_done, live) in answered {
             if let (true, Some(live)) = (is_done, &live) {
@@ -77,13 +83,11 @@ impl Flight {
             }
         }
         let mut fates = fates.into_iter();
-        for attempt in batch {
+        batch.into_iter().map(move |attempt| {
             let fate: Option<Vec<_>> = fates.by_ref().take(attempt.changes.len()).collect();
-            attempt.answer(
-                fate.map(outcome)
-                    .ok_or_else(|| StoreError::unknown("the database did not answer for every change")),
-            );
-        }
+            let unknown = || StoreError::unknown("the database did not answer for every change");
+            attempt.answered(fate.map(outcome).ok_or_else(unknown))
+        })
     }
 }
 
